@@ -1,0 +1,96 @@
+# Every target does all of its own set-up: Python 3.11 or newer, pip and make are enough.
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(BENCH_VENV)/.installed
+RUN := $(VENV)/bin/python
+BENCH_RUN := $(BENCH_VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
+
+# The peers run on the same foundation as we do, at the versions that are tested. All other pins
+# are left to each peer, or one old dependency of theirs would rule the peer out.
+SHARED_PINS := torch|numpy|numba|llvmlite|gymnasium|stable-baselines3|cpprb|tianshou|torchrl
+
+# Numba's disk cache notices changes in a kernel's own file only, not in those that it inlines from, so
+# compiled kernels are dropped when any file beside them is newer than this stamp.
+EXPERIENCE := recollect/agent/storages/experience
+KERNELS := $(EXPERIENCE)/__pycache__/.kernels-are-fresh
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup train test test-all check format bench mutants clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## create .venv with everything for training, tests and checks
+
+train: $(STAMP) $(KERNELS) ## see the experience store at work (agents are still to come)
+	$(RUN) -m recollect.demo $(ARGS)
+
+test: $(STAMP) $(KERNELS) ## run the tests
+	$(RUN) -m pytest -n $(JOBS) -m "not long" $(ARGS)
+
+test-all: $(STAMP) $(KERNELS) ## run the tests with the long tables
+	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) $(ARGS)
+
+check: $(STAMP) ## lint, format check, types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy recollect
+
+format: $(STAMP) ## rewrite the source in house format
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: $(BENCH_STAMP) $(KERNELS) ## compare with the peers, in a venv of its own
+	$(BENCH_RUN) benchmarks/replay.py $(ARGS)
+
+mutants: $(STAMP) $(KERNELS) ## plant faults into the source and see the tests catch each one
+	$(RUN) tests/mutants.py $(ARGS)
+
+clean: ## remove caches and build products
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . \( -path ./$(VENV) -o -path ./$(BENCH_VENV) -o -path ./.git \) -prune \
+		-o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean ## also remove the virtual environments
+	rm -rf $(VENV) $(BENCH_VENV)
+
+# Some distributions ship Python without ensurepip; there the outer pip installs pip into the venv.
+define create_venv
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "Recollect needs Python 3.11 or newer, got $$($(PYTHON) --version); use make PYTHON=python3.11"; exit 1; }
+@test -x $(1)/bin/pip || { echo "creating $(1)"; $(PYTHON) -m venv $(1) 2>/dev/null; } \
+	|| { $(PYTHON) -m venv --clear --without-pip $(1) && $(PYTHON) -m pip --python $(1)/bin/python install --quiet pip; }
+endef
+
+$(KERNELS): $(wildcard $(EXPERIENCE)/*.py)
+	@mkdir -p $(@D)
+	@rm -f $(@D)/*.nbi $(@D)/*.nbc
+	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt
+	$(call create_venv,$(VENV))
+	@echo "installing into $(VENV)"
+	@$(RUN) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(BENCH_STAMP): pyproject.toml constraints.txt
+	$(call create_venv,$(BENCH_VENV))
+	@echo "installing into $(BENCH_VENV)"
+	@grep -E '^($(SHARED_PINS))==' constraints.txt > $(BENCH_VENV)/shared-pins.txt
+	@$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_VENV)/shared-pins.txt -e '.[bench]'
+	@peers=$$($(BENCH_RUN) -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"])') || exit 1; \
+	for peer in $$peers; do \
+		echo "installing the peer $$peer"; \
+		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_VENV)/shared-pins.txt "$$peer" \
+			|| echo "$$peer could not be installed; the benchmark goes on without it"; \
+	done
+	@touch $@

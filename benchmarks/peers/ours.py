@@ -1,0 +1,149 @@
+"""Recollect: through the documented methods, with their default settings, validation included."""
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks import streams
+from benchmarks.peers.base import Adapter
+from benchmarks.streams import Array, Chunk, Observation
+from benchmarks.workloads import (
+    ALPHA,
+    BETA,
+    EPSILON,
+    ETA,
+    GAMMA,
+    HER_RATIO,
+    N_STEP,
+    SEQUENCE_LENGTH,
+    Store,
+)
+from recollect import keys
+from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
+from recollect.agent.storages.off_policy.her_buffer import HERBuffer
+from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
+from recollect.agent.storages.off_policy.per_buffer import PERBuffer
+from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
+
+ERE_BATCHES = 50
+"""Batches of one ERE call: the window shrinks over the whole range from the first to the last."""
+PRIORITISE_ROWS, PRIORITISE_BATCHES = 100_000, 30
+
+
+class Recollect(Adapter):
+    """Steps go in by `insert_transition`, batches out by `generate_batches`, errors by `after_gradients`."""
+
+    title = "Recollect"
+    distribution = "recollect"
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.buffer = _build(store)
+        self._batches: Iterator[Any] = iter(())
+
+    def fill(self) -> None:
+        for chunk in streams.chunks(self.store):
+            self.buffer.insert_data_slice(self._sample_of(chunk))
+
+    def prioritise(self) -> None:
+        """Draw large batches and answer with random errors; new steps come first, so nearly all get one."""
+        rng = np.random.default_rng(5)
+        rows = min(PRIORITISE_ROWS, self.store.num_steps)
+        num_batches = max(PRIORITISE_BATCHES, 3 * self.store.num_steps // rows)
+        for batch in self.buffer.generate_batches(num_batches, rows):
+            self._answer(batch, rng.random(len(batch[keys.REWARD]), np.float32))
+
+    def sample(self, batch_size: int) -> Any:
+        (batch,) = self.buffer.generate_batches(1, batch_size)
+        return batch
+
+    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
+        batch = self._recent(batch_size) if self.store.kind == "ere" else self.sample(batch_size)
+        self._answer(batch, errors)
+        return batch
+
+    def _recent(self, batch_size: int) -> Any:
+        batch = next(self._batches, None)
+        if batch is None:
+            self._batches = self.buffer.generate_batches(ERE_BATCHES, batch_size)
+            batch = next(self._batches)
+        return batch
+
+    def _answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
+        self.buffer.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: torch.from_numpy(errors)}})
+
+    def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
+        return [self._sample_of(chunk, time=0) for chunk in chunks]
+
+    def torch_steps(self, chunks: Sequence[Chunk]) -> list[Any]:
+        return [{key: _tensors(value) for key, value in step.items()} for step in self.steps(chunks)]
+
+    def insert(self, step: Any) -> Any:
+        return self.buffer.insert_transition(step)
+
+    def num_rows(self, batch: Any) -> int:
+        if keys.MASK in batch:  # positions beyond the sequence only complete the n-step windows
+            return int(batch[keys.MASK].sum())
+        return len(batch[keys.REWARD])
+
+    def counters(self) -> dict[str, int]:
+        visited = getattr(getattr(self.buffer, "tree", None), "nodes_visited", None)
+        return {} if visited is None else {"nodes_visited": int(visited)}
+
+    def _sample_of(self, chunk: Chunk, time: int | None = None) -> dict[str, Any]:
+        part: Any = slice(None) if time is None else time
+        sample = {
+            keys.OBS: streams.map_obs(lambda x: x[part], chunk.obs),
+            keys.ACTION: chunk.action[part],
+            keys.REWARD: chunk.reward[part][..., None],
+            keys.NEXT_OBS: streams.map_obs(lambda x: x[part], chunk.next_obs),
+            keys.NEXT_DONE: chunk.done[part][..., None],
+            keys.NEXT_TERMINATED: chunk.terminated[part][..., None],
+        }
+        if self.store.kind == "sequence":
+            sample[keys.DONE] = np.roll(chunk.done, 1, axis=0)[part][..., None]
+        return sample
+
+
+def _tensors(value: Observation) -> Any:
+    if isinstance(value, dict):
+        return {key: _tensor(part) for key, part in value.items()}
+    return _tensor(value)
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _build(store: Store) -> Any:
+    common = (
+        store.steps_per_env,
+        torch.device("cpu"),
+        SimpleNamespace(is_recurrent=False),
+        SimpleNamespace(gamma=GAMMA),
+        SimpleNamespace(num_envs=store.num_envs),
+    )
+    priorities = {"epsilon": EPSILON, "alpha": ALPHA, "beta": BETA}
+    match store.kind:
+        case "nstep":
+            return NStepReplayBuffer(*common, n_step=N_STEP)
+        case "per":
+            return PERBuffer(*common, **priorities)
+        case "ere":
+            return EREBuffer(*common, **priorities, eta=ETA)
+        case "her":
+            share = HER_RATIO / (HER_RATIO + 1)
+            return HERBuffer(*common, None, share=share, compute_reward=streams.compute_reward)
+        case "sequence":
+            return ReplayBuffer(*common, sequence_length=SEQUENCE_LENGTH)
+        case "frames":
+            return ReplayBuffer(*common, frame_stack=streams.NUM_FRAMES)
+        case _:
+            return ReplayBuffer(*common)
+
+
+ADAPTER = Recollect

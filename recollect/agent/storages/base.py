@@ -1,0 +1,103 @@
+"""What every storage offers, and the object that builds one where it is needed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Batch = dict[str, Any]
+Info = dict[str, Any]
+
+
+class Storage(ABC):
+    """Base class of all storages: experience in, batches out.
+
+    Parameters
+    ----------
+    size : int
+        Capacity along the time axis.
+    device : torch.device or str
+        Where batches are placed.
+    actor : Actor
+        The actor that acts, which says whether it is recurrent.
+    algorithm : Algorithm
+        The algorithm that learns, which owns gamma.
+    """
+
+    storage_tensors: tuple[str, ...] = ()
+
+    def __init__(self, size: int, device: torch.device | str, actor: Any, algorithm: Any, *args: Any) -> None:
+        self.max_size = size
+        self.device = torch.device(device)
+        self.actor = actor
+        self.algorithm = algorithm
+
+    @classmethod
+    @abstractmethod
+    def create_factory(cls, size: int) -> "StorageFactory":
+        """Return a function that creates storages of this class."""
+
+    @abstractmethod
+    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+        """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
+
+    @abstractmethod
+    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+        """Store one step of every env, `[num_envs, ...]`."""
+
+    @abstractmethod
+    def insert_data_slice(self, new_data: Mapping[str, Any]) -> None:
+        """Store several steps of every env, `[time, num_envs, ...]`."""
+
+    @abstractmethod
+    def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
+        """Return all that is stored, oldest first, `[time, num_envs, ...]`."""
+
+    @abstractmethod
+    def before_gradients(self) -> None:
+        """Do what has to be done before gradients are computed."""
+
+    @abstractmethod
+    def after_gradients(self, batch: Batch, info: Info) -> Info:
+        """Learn from the gradient computation of `batch`; returns `info`, extended."""
+
+    @abstractmethod
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1
+    ) -> Iterator[Batch]:
+        """Yield `num_epochs * num_mini_batch` batches, each made when it is asked for."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Remove what is stored."""
+
+    @abstractmethod
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter while running; an unknown name changes nothing and warns."""
+
+
+@dataclass(frozen=True)
+class StorageFactory:
+    """Creates storages of one class and configuration, here or in a worker that it was sent to.
+
+    Examples
+    --------
+    >>> from recollect.agent.storages import PERBuffer
+    >>> PERBuffer.create_factory(1000, n_step=3)
+    StorageFactory(PERBuffer, size=1000, n_step=3, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000)
+    """
+
+    storage_class: type[Storage]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> Any:
+        """Create a storage for this actor, algorithm and these envs."""
+        return self.storage_class(
+            device=device, actor=actor, algorithm=algorithm, envs=envs, **self.parameters
+        )
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        return f"StorageFactory({self.storage_class.__name__}, {given})"

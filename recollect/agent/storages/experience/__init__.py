@@ -1,0 +1,1 @@
+"""The parts that storages are made of: arrays in, arrays out."""

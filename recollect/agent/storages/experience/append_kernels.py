@@ -1,0 +1,471 @@
+"""Kernels that write a lane ring: append steps, cut streams, evict what is old."""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from recollect.agent.storages.experience.pointers import (
+    copy_bytes,
+    load_f32,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    same_bytes,
+    store_i32,
+    store_i64,
+    store_u8,
+)
+from recollect.agent.storages.experience.ring_layout import (
+    BAD_FLAG,
+    BAD_REWARD,
+    C_BLOCK,
+    C_BYTES,
+    C_DEPTH,
+    C_NEXT_SOURCE,
+    C_ROW,
+    C_SOURCE,
+    C_TAIL,
+    C_WHOLE,
+    D_F32,
+    D_F64,
+    D_I32,
+    D_NONE,
+    D_U8,
+    F_CUT,
+    F_DONE,
+    F_ENDED,
+    F_TERMINATED,
+    H_CAPACITY,
+    H_DEPTH,
+    H_FIRST,
+    H_HEAD,
+    H_LOW,
+    H_NUM_CUTS,
+    H_NUM_ENDS,
+    H_ROW_BYTES,
+    H_SLOTS,
+    H_TAIL_BYTES,
+    H_TAIL_FREE,
+    H_TAILS,
+    H_WHOLE_BYTES,
+    H_WHOLE_FREE,
+    H_WHOLES,
+    KERNEL,
+    OK,
+    R_AGE,
+    R_DONE,
+    R_ENDED,
+    R_TAIL,
+    R_TERMINATED,
+    R_WHOLE,
+    S_BLOCK,
+    S_BYTES,
+    S_CHECK,
+    S_ROW,
+    S_SOURCE,
+    T_WHOLE,
+    TERMINATED_WITHOUT_DONE,
+    field_at,
+    frame_at,
+    row_at,
+    tail_of,
+)
+
+
+@nb.njit(**KERNEL)
+def _take(header, free_word):
+    """Reserve a side-table record; the words after `free_word` are its free count and top."""
+    if header[free_word + 1] > 0:
+        header[free_word + 1] -= 1
+        return np.int64(load_i32(header[free_word] + 4 * header[free_word + 1]))
+    header[free_word + 2] += 1
+    return header[free_word + 2] - 1
+
+
+@nb.njit(**KERNEL)
+def _give_back(header, free_word, record):
+    store_i32(header[free_word] + 4 * header[free_word + 1], np.int32(record))
+    header[free_word + 1] += 1
+
+
+@nb.njit(**KERNEL)
+def _release(header, row):
+    """Give the side-table records of the step at `row` back."""
+    reference = np.int64(load_i32(row + R_TAIL))
+    stacked = header[H_DEPTH] > 1
+    if reference > 0:
+        if stacked:
+            whole = np.int64(load_i32(tail_of(header, row) + T_WHOLE))
+            if whole > 0:
+                _give_back(header, H_WHOLE_FREE, whole - 1)
+        _give_back(header, H_TAIL_FREE, reference - 1)
+        store_i32(row + R_TAIL, np.int32(0))
+    if stacked:
+        whole = np.int64(load_i32(row + R_WHOLE))
+        if whole > 0:
+            _give_back(header, H_WHOLE_FREE, whole - 1)
+            store_i32(row + R_WHOLE, np.int32(0))
+
+
+@nb.njit(**KERNEL)
+def _evict_until(header, lane, number):
+    """Forget the steps of `lane` before `number`."""
+    low_address = header[H_LOW] + 8 * lane
+    for old in range(load_i64(low_address), number):
+        _release(header, row_at(header, lane, old))
+    if number > load_i64(low_address):
+        store_i64(low_address, number)
+
+
+@nb.njit(nb.void(nb.int64[::1], nb.int64, nb.int64), **KERNEL)
+def forget(header, lane, number):
+    """Hand out no step of `lane` before `number` any more; drop the pending one with the newest."""
+    head = load_i64(header[H_HEAD] + 8 * lane)
+    guard = header[H_DEPTH] - 1  # what remains may stack frames of the steps before it
+    if number >= head:
+        guard = 0
+        low = load_i64(header[H_LOW] + 8 * lane)
+        if low < head and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
+            _release(header, row_at(header, lane, head))
+    _evict_until(header, lane, number - guard)
+    first_address = header[H_FIRST] + 8 * lane
+    store_i64(first_address, max(load_i64(first_address), number))
+
+
+@nb.njit(**KERNEL)
+def _stack_equals(header, lane, number, field, source, num_frames):
+    """Whether the newest `num_frames` frames of a stored stack are those at `source`."""
+    depth = field[C_DEPTH]
+    frame_bytes = field[C_BYTES] // depth
+    for position in range(num_frames):
+        back = num_frames - 1 - position
+        stored = frame_at(header, lane, number, back, field[C_BLOCK], frame_bytes, depth, field[C_WHOLE])
+        if not same_bytes(stored, source + position * frame_bytes, frame_bytes):
+            return False
+    return True
+
+
+@nb.njit(**KERNEL)
+def _continues(header, carried, sources, lane, number, item):
+    """Whether the observation to insert is bit for bit what the step before led to."""
+    row = row_at(header, lane, number)
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        source = sources[field[C_SOURCE]] + item * field[C_BYTES]
+        if field[C_DEPTH] > 1:
+            if not _stack_equals(header, lane, number, field, source, field[C_DEPTH]):
+                return False
+        else:
+            stored = field_at(header, row, field[C_ROW], field[C_BLOCK], field[C_BYTES])
+            if not same_bytes(stored, source, field[C_BYTES]):
+                return False
+    return True
+
+
+@nb.njit(**KERNEL)
+def _cut_before_pending(header, carried, lane, number):
+    """End the stream after step `number - 1`: its next observation moves from slot to tail."""
+    record = _take(header, H_TAIL_FREE)
+    tail = header[H_TAILS] + record * header[H_TAIL_BYTES]
+    pending = row_at(header, lane, number)
+    if header[H_DEPTH] > 1:
+        store_i32(tail + T_WHOLE, load_i32(pending + R_WHOLE))
+        store_i32(pending + R_WHOLE, np.int32(0))
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        num_bytes = field[C_BYTES] // field[C_DEPTH]
+        stored = field_at(header, pending, field[C_ROW], field[C_BLOCK], num_bytes)
+        copy_bytes(tail + field[C_TAIL], stored, num_bytes)
+    store_i32(row_at(header, lane, number - 1) + R_TAIL, np.int32(record + 1))
+
+
+@nb.njit(**KERNEL)
+def _keep_whole(header, carried, sources, source_word, item):
+    """Keep the stacks at the sources as they are; return the reference to them."""
+    record = _take(header, H_WHOLE_FREE)
+    address = header[H_WHOLES] + record * header[H_WHOLE_BYTES]
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        if field[C_DEPTH] > 1:
+            source = sources[field[source_word]] + item * field[C_BYTES]
+            copy_bytes(address + field[C_WHOLE], source, field[C_BYTES])
+    return np.int32(record + 1)
+
+
+@nb.njit(**KERNEL)
+def _is_padding(carried, sources, item):
+    """Whether every stack to insert is one frame repeated."""
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        depth = field[C_DEPTH]
+        frame_bytes = field[C_BYTES] // depth
+        source = sources[field[C_SOURCE]] + item * field[C_BYTES]
+        for position in range(depth - 1):
+            if not same_bytes(source + position * frame_bytes, source + (depth - 1) * frame_bytes, frame_bytes):
+                return False
+    return True
+
+
+@nb.njit(**KERNEL)
+def _is_shifted(carried, sources, item):
+    """Whether every next stack to insert is its stack shifted by one frame."""
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        depth = field[C_DEPTH]
+        if depth > 1:
+            frame_bytes = field[C_BYTES] // depth
+            stack = sources[field[C_SOURCE]] + item * field[C_BYTES]
+            shifted = sources[field[C_NEXT_SOURCE]] + item * field[C_BYTES]
+            if not same_bytes(shifted, stack + frame_bytes, (depth - 1) * frame_bytes):
+                return False
+    return True
+
+
+@nb.njit(**KERNEL)
+def _follows_stacks(header, carried, sources, lane, number, item):
+    """Whether every stack to insert as step `number` is that of the step before, shifted."""
+    if number - 1 < load_i64(header[H_LOW] + 8 * lane):
+        return False
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        if field[C_DEPTH] > 1:
+            source = sources[field[C_SOURCE]] + item * field[C_BYTES]
+            if not _stack_equals(header, lane, number - 1, field, source, field[C_DEPTH] - 1):
+                return False
+    return True
+
+
+@nb.njit(**KERNEL)
+def _begin_stacks(header, carried, sources, lane, number, item):
+    """Say how the stacks of a step that starts a stream are built again."""
+    row = row_at(header, lane, number)
+    age = np.int64(0)
+    whole = np.int32(0)
+    if not _is_padding(carried, sources, item):
+        if _follows_stacks(header, carried, sources, lane, number, item):
+            age = min(np.int64(load_u8(row_at(header, lane, number - 1) + R_AGE)) + 1, header[H_DEPTH] - 1)
+        else:
+            whole = _keep_whole(header, carried, sources, C_SOURCE, item)
+    store_u8(row + R_AGE, np.uint8(age))
+    store_i32(row + R_WHOLE, whole)
+
+
+@nb.njit(**KERNEL)
+def _write_carried(header, carried, sources, source_word, lane, number, item):
+    """Write observations and hidden states into a slot, of stacks the newest frame."""
+    row = row_at(header, lane, number)
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        num_bytes = field[C_BYTES] // field[C_DEPTH]
+        source = sources[field[source_word]] + (item + 1) * field[C_BYTES] - num_bytes
+        copy_bytes(field_at(header, row, field[C_ROW], field[C_BLOCK], num_bytes), source, num_bytes)
+
+
+@nb.njit(**KERNEL)
+def _write_tail(header, carried, sources, row, item):
+    """Keep the next observation of a step that ends its stream."""
+    record = _take(header, H_TAIL_FREE)
+    tail = header[H_TAILS] + record * header[H_TAIL_BYTES]
+    if header[H_DEPTH] > 1:
+        whole = np.int32(0)
+        if not _is_shifted(carried, sources, item):
+            whole = _keep_whole(header, carried, sources, C_NEXT_SOURCE, item)
+        store_i32(tail + T_WHOLE, whole)
+    for index in range(carried.shape[0]):
+        field = carried[index]
+        num_bytes = field[C_BYTES] // field[C_DEPTH]
+        source = sources[field[C_NEXT_SOURCE]] + (item + 1) * field[C_BYTES] - num_bytes
+        copy_bytes(tail + field[C_TAIL], source, num_bytes)
+    store_i32(row + R_TAIL, np.int32(record + 1))
+
+
+@nb.njit(**KERNEL)
+def _write_pending(header, carried, sources, lane, number, item):
+    """Put what step `number - 1` led to where step `number` will be."""
+    row = row_at(header, lane, number)
+    store_i32(row + R_TAIL, np.int32(0))
+    if header[H_DEPTH] > 1:
+        age = np.int64(0)
+        whole = np.int32(0)
+        if _is_shifted(carried, sources, item):
+            age = min(np.int64(load_u8(row_at(header, lane, number - 1) + R_AGE)) + 1, header[H_DEPTH] - 1)
+        else:
+            whole = _keep_whole(header, carried, sources, C_NEXT_SOURCE, item)
+        store_u8(row + R_AGE, np.uint8(age))
+        store_i32(row + R_WHOLE, whole)
+    _write_carried(header, carried, sources, C_NEXT_SOURCE, lane, number, item)
+
+
+@nb.njit(**KERNEL)
+def _flag(flags, sources, which, item):
+    """Value of a flag as 0 or 1, -1 if it is neither, 0 if absent."""
+    code = flags[which, 1]
+    if code == D_NONE:
+        return 0
+    address = sources[flags[which, 0]]
+    if code == D_U8:
+        value = np.float64(load_u8(address + item))
+    elif code == D_F32:
+        value = np.float64(load_f32(address + 4 * item))
+    elif code == D_F64:
+        value = load_f64(address + 8 * item)
+    elif code == D_I32:
+        value = np.float64(load_i32(address + 4 * item))
+    else:
+        value = np.float64(load_i64(address + 8 * item))
+    if value == 0.0:
+        return 0
+    return 1 if value == 1.0 else -1
+
+
+@nb.njit(nb.int64(nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64), **KERNEL)
+def check(steps, flags, sources, num_items):
+    """What is wrong with the rewards and flags at `sources`, or `OK`."""
+    for index in range(steps.shape[0]):
+        code = steps[index, S_CHECK]
+        if code != D_NONE:
+            address = sources[steps[index, S_SOURCE]]
+            for item in range(num_items):
+                value = (
+                    np.float64(load_f32(address + 4 * item))
+                    if code == D_F32
+                    else load_f64(address + 8 * item)
+                )
+                if not math.isfinite(value):
+                    return BAD_REWARD
+    for item in range(num_items):
+        ended = _flag(flags, sources, F_ENDED, item)
+        terminated = _flag(flags, sources, F_TERMINATED, item)
+        lowest = min(_flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item))
+        if lowest < 0:
+            return BAD_FLAG
+        if terminated > ended:
+            return TERMINATED_WITHOUT_DONE
+    return OK
+
+
+@nb.njit(**KERNEL)
+def _append_one(header, carried, steps, flags, sources, lane, item):
+    number = load_i64(header[H_HEAD] + 8 * lane)
+    # The pending step after this one takes the slot of step `number + 1 - slots`.
+    _evict_until(header, lane, number + 2 - header[H_SLOTS])
+    row = row_at(header, lane, number)
+    goes_on = number > load_i64(header[H_LOW] + 8 * lane)
+    goes_on = goes_on and load_i32(row_at(header, lane, number - 1) + R_TAIL) == 0
+    if goes_on and not _continues(header, carried, sources, lane, number, item):
+        _cut_before_pending(header, carried, lane, number)
+        header[H_NUM_CUTS] += 1
+        goes_on = False
+    if not goes_on:
+        store_i32(row + R_TAIL, np.int32(0))
+        if header[H_DEPTH] > 1:
+            _begin_stacks(header, carried, sources, lane, number, item)
+        _write_carried(header, carried, sources, C_SOURCE, lane, number, item)
+    for index in range(steps.shape[0]):
+        field = steps[index]
+        num_bytes = field[S_BYTES]
+        target = field_at(header, row, field[S_ROW], field[S_BLOCK], num_bytes)
+        copy_bytes(target, sources[field[S_SOURCE]] + item * num_bytes, num_bytes)
+    ended = _flag(flags, sources, F_ENDED, item)
+    store_u8(row + R_DONE, np.uint8(_flag(flags, sources, F_DONE, item)))
+    store_u8(row + R_ENDED, np.uint8(ended))
+    terminated = ended if flags[F_TERMINATED, 1] == D_NONE else _flag(flags, sources, F_TERMINATED, item)
+    store_u8(row + R_TERMINATED, np.uint8(terminated))
+    header[H_NUM_ENDS] += ended
+    if ended == 1 or _flag(flags, sources, F_CUT, item) == 1:
+        _write_tail(header, carried, sources, row, item)
+    else:
+        _write_pending(header, carried, sources, lane, number + 1, item)
+    store_i64(header[H_HEAD] + 8 * lane, number + 1)
+    first_address = header[H_FIRST] + 8 * lane
+    store_i64(first_address, max(load_i64(first_address), number + 1 - header[H_CAPACITY]))
+
+
+@nb.njit(
+    nb.int64(nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64[::1]),
+    **KERNEL,
+)
+def append(header, carried, steps, flags, sources, span):
+    """Append `[num_steps, num_envs]` steps to neighbouring lanes, or change nothing and say why not.
+
+    Parameters
+    ----------
+    sources : int64 [inputs]
+        Addresses of the contiguous inputs `[num_steps, num_envs, ...]`.
+    span : int64 [4]
+        First lane, number of envs, first step of the inputs to take, number of steps in the inputs.
+    """
+    lane, num_envs, begin, num_steps = span[0], span[1], span[2], span[3]
+    status = check(steps, flags, sources, num_envs * num_steps)
+    if status == OK:
+        for step in range(begin, num_steps):
+            for env in range(num_envs):
+                _append_one(header, carried, steps, flags, sources, lane + env, step * num_envs + env)
+    return status
+
+
+@nb.njit(nb.void(nb.int64[::1], nb.int64[:, ::1], nb.int64), **KERNEL)
+def cut(header, carried, lane):
+    """Break the stream of `lane` after its newest step, if it has one that goes on."""
+    head = load_i64(header[H_HEAD] + 8 * lane)
+    if head > load_i64(header[H_LOW] + 8 * lane) and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
+        _cut_before_pending(header, carried, lane, head)
+
+
+@nb.njit(**KERNEL)
+def _copy_record(old_header, new_header, reference, records_word, free_word):
+    """Copy a side-table record from one ring to another; return the reference to the copy."""
+    if reference == 0:
+        return np.int64(0)
+    num_bytes = old_header[records_word + 1]
+    record = _take(new_header, free_word)
+    source = old_header[records_word] + (reference - 1) * num_bytes
+    copy_bytes(new_header[records_word] + record * num_bytes, source, num_bytes)
+    return record + 1
+
+
+@nb.njit(**KERNEL)
+def _copy_step(old_header, new_header, blocks, lane, number):
+    row_bytes = old_header[H_ROW_BYTES]
+    old_row, new_row = row_at(old_header, lane, number), row_at(new_header, lane, number)
+    copy_bytes(new_row, old_row, row_bytes)
+    for block in range(blocks.shape[0]):
+        num_bytes = blocks[block, 2]
+        old_block = field_at(old_header, old_row, -1, blocks[block, 0], num_bytes)
+        copy_bytes(field_at(new_header, new_row, -1, blocks[block, 1], num_bytes), old_block, num_bytes)
+    reference = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_TAIL)), H_TAILS, H_TAIL_FREE)
+    store_i32(new_row + R_TAIL, np.int32(reference))
+    if old_header[H_DEPTH] > 1:
+        whole = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_WHOLE)), H_WHOLES, H_WHOLE_FREE)
+        store_i32(new_row + R_WHOLE, np.int32(whole))
+        if reference != 0:
+            tail = tail_of(new_header, new_row)
+            whole = _copy_record(
+                old_header, new_header, np.int64(load_i32(tail + T_WHOLE)), H_WHOLES, H_WHOLE_FREE
+            )
+            store_i32(tail + T_WHOLE, np.int32(whole))
+
+
+@nb.njit(nb.void(nb.int64[::1], nb.int64[::1], nb.int64[:, ::1], nb.int64), **KERNEL)
+def transfer(old_header, new_header, blocks, lane):
+    """Copy the newest steps of a lane, as many as fit, into a ring of another size.
+
+    Parameters
+    ----------
+    blocks : int64 [num_blocks, 3]
+        Address in the old ring, address in the new one and bytes of a slot, for each block column.
+    """
+    head = load_i64(old_header[H_HEAD] + 8 * lane)
+    first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])
+    low = min(head, max(load_i64(old_header[H_LOW] + 8 * lane), first - (new_header[H_DEPTH] - 1)))
+    for number in range(low, head):
+        _copy_step(old_header, new_header, blocks, lane, number)
+    if low < head and load_i32(row_at(old_header, lane, head - 1) + R_TAIL) == 0:
+        row = row_at(old_header, lane, head)
+        store_i32(row + R_TAIL, np.int32(0))
+        _copy_step(old_header, new_header, blocks, lane, head)
+    store_i64(new_header[H_HEAD] + 8 * lane, head)
+    store_i64(new_header[H_FIRST] + 8 * lane, first)
+    store_i64(new_header[H_LOW] + 8 * lane, low)

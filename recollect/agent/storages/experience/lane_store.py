@@ -1,0 +1,449 @@
+"""`LaneStore`: samples in, rows by id out. What every buffer is built on."""
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.experience import draw_kernels, gather_kernels
+from recollect.agent.storages.experience import ring_layout as layout
+from recollect.agent.storages.experience.intake import Intake
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.memory import Memory
+from recollect.agent.storages.experience.outputs import ArrayPool, OutputPlan, nest
+from recollect.agent.storages.experience.schema import (
+    FLAG_BYTES,
+    FrameStacks,
+    Leaf,
+    Path,
+    Place,
+    Schema,
+    check_keys,
+    plan_schema,
+    to_numpy,
+    walk,
+)
+from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
+from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
+
+NO_FLOORS: Final = np.empty(0, np.int64)
+ONE_STEP: Final = np.ones(1, np.int64)
+_FEWEST_STEPS_TO_WARN: Final = 1000
+_WARNED_SHARE_OF_CUTS: Final = 0.01
+
+
+@dataclass(frozen=True)
+class SequenceShape:
+    """Length and overlap of a recurrent actor's sequences."""
+
+    length: int
+    overlap: int
+
+
+@dataclass
+class _Source:
+    """One feeder of the store: its first lane, and the steps of its own stream received so far."""
+
+    lane: int
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What an insert did: its lanes, and their first and head steps before it."""
+
+    lane: int
+    num_lanes: int
+    num_steps: int
+    first: int
+    head: int
+
+
+class LaneStore:
+    """Lanes of steps from one or more sources, each with `num_envs` lanes of its own.
+
+    Parameters
+    ----------
+    size : int
+        Steps along time that all sources' lanes hold together: with W sources each lane has `size // W`.
+    num_envs : int
+        Lanes of one source.
+    allowed_keys : tuple of str
+        Keys that a sample may have.
+    memory : Memory
+        Where the bytes live.
+    frame_stack : int or mapping, optional
+        Depth of stacked frames, for each observation key that has them.
+    sequence : SequenceShape, optional
+        Hand out sequences instead of steps.
+    on_relayout : callable
+        Called with the old and the new ring when steps have moved to other slots.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        num_envs: int,
+        allowed_keys: tuple[str, ...],
+        memory: Memory,
+        *,
+        frame_stack: FrameStacks = None,
+        sequence: SequenceShape | None = None,
+        on_relayout: Callable[[LaneRing | None, LaneRing], None],
+    ) -> None:
+        self.size = size
+        self.num_envs = num_envs
+        self.lock = RLock()
+        self.sequence = sequence
+        self._allowed_keys = allowed_keys
+        self._memory = memory
+        self._frame_stack = frame_stack
+        self._on_relayout = on_relayout
+        self._pool = ArrayPool()
+        self._sources: dict[Hashable, _Source] = {}
+        self._vacant_lanes: list[int] = []
+        self._ring: LaneRing | None = None
+        self._intake: Intake | None = None
+        self._starts: Starts | None = None
+        self._plan: OutputPlan | None = None
+        self._shifted_plan: OutputPlan | None = None
+        self._warned_of_cuts = False
+        if sequence is not None:
+            check_sequence(sequence.length, sequence.overlap, size)
+
+    @property
+    def ring(self) -> LaneRing:
+        """The ring; there is none before the first sample."""
+        if self._ring is None:
+            raise StorageError("the storage is empty: insert data before sampling or reading")
+        return self._ring
+
+    @property
+    def starts(self) -> Starts:
+        """Which steps rows may start at."""
+        if self._starts is None:
+            raise StorageError("the storage is empty: insert data before sampling or reading")
+        return self._starts
+
+    @property
+    def is_built(self) -> bool:
+        """Whether a first sample has come."""
+        return self._ring is not None
+
+    @property
+    def sources(self) -> list[Hashable]:
+        """Sources that feed the store."""
+        return list(self._sources)
+
+    def __len__(self) -> int:
+        return int(self.starts.sizes(self.ring).sum()) if self._ring is not None else 0
+
+    def size_of(self, source: Hashable) -> int:
+        """Steps along time stored from `source`."""
+        if self._ring is None or source not in self._sources:
+            return 0
+        return int(self.starts.sizes(self.ring)[self._sources[source].lane])
+
+    def build(self, sample: Mapping[str, Any], num_lead: int = 1) -> None:
+        """Plan the schema from a first sample, whose arrays have `num_lead` axes of time and envs."""
+        if self._ring is not None:
+            return
+        check_keys(sample, self._allowed_keys, recurrent=self.sequence is not None)
+        schema = plan_schema(
+            sample, num_lead=num_lead, recurrent=self.sequence is not None, frame_stack=self._frame_stack
+        )
+        self._intake = Intake(schema, self.num_envs)
+        try:
+            self._set_ring(self._make_ring(schema, 1))
+        except RecollectError:
+            self._discard()
+            raise
+
+    def insert(
+        self, sample: Mapping[str, Any], source: Hashable, num_steps: int | None, first_step: int | None
+    ) -> Appended | None:
+        """Append a sample `[num_envs, ...]`, or `num_steps` of them `[num_steps, num_envs, ...]`.
+
+        Everything is checked before anything changes. Returns None if all steps were there already.
+        """
+        was_built = self._ring is not None
+        try:
+            self.build(sample, 1 if num_steps is None else 2)
+            assert self._intake is not None
+            addresses, alive = self._intake.read(sample, num_steps)
+            hidden = self._intake.read_hidden(sample, num_steps) if self.sequence is not None else []
+            count = 1 if num_steps is None else num_steps
+            known = self._sources.get(source)
+            if known is None or first_step is not None:
+                self.ring.check(addresses, count * self.num_envs)
+                known = self._sources.get(source) or self._join(source, first_step or 0)
+            appended = self._append(known, addresses, hidden, count, first_step)
+        except RecollectError:
+            if not was_built:
+                self._discard()
+            raise
+        del alive
+        return appended
+
+    def write_ahead(self, key: str, values: Any) -> Appended:
+        """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
+
+        The cursor stays. What lay in those slots is forgotten.
+        """
+        schema = self.ring.schema
+        columns: dict[Path, tuple[Leaf, Place | None]] = {
+            place.leaf.path: (place.leaf, place) for place in (*schema.carried, *schema.steps)
+        }
+        if key in schema.flags:
+            columns[(key,)] = (Leaf((key,), (1,), schema.flags[key]), None)
+        arrays = {path: to_numpy(value) for path, value in walk((key,), values)}
+        expected = {path for path in columns if path[0] == key}
+        if not expected or arrays.keys() != expected:
+            raise SchemaError(
+                f"{key!r} is not a stored column with the entries {sorted(arrays)}; stored are {sorted(columns)}"
+            )
+        num_steps = len(next(iter(arrays.values())))
+        for path, array in arrays.items():
+            leaf = columns[path][0]
+            shape = (num_steps, self.num_envs, *leaf.shape)
+            if array.shape != shape or array.dtype != leaf.dtype or num_steps > self.ring.capacity:
+                raise SchemaError(
+                    f"{leaf.name}: expected at most {self.ring.capacity} steps of shape {shape} and dtype "
+                    f"{leaf.dtype}, got {array.shape} and {array.dtype}"
+                )
+        lane = next(iter(self._sources.values())).lane if self._sources else 0
+        appended = Appended(
+            lane, self.num_envs, num_steps, int(self.ring.firsts[lane]), int(self.ring.heads[lane])
+        )
+        self.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
+        return appended
+
+    def release(self, source: Hashable) -> None:
+        """Let the lanes of a source that left be taken by the next one that joins."""
+        known = self._sources.pop(source, None)
+        if known is None:
+            raise StorageError(f"no source {source!r} feeds this storage; its sources are {self.sources}")
+        self.ring.cut(known.lane, self.num_envs)
+        self._vacant_lanes.append(known.lane)
+
+    def resize(self, size: int) -> None:
+        """Hold `size` steps along time from now on; the newest stay."""
+        if self._ring is not None:
+            self._relayout(self.ring.num_lanes // self.num_envs, size)
+        elif self.sequence is not None:
+            check_sequence(self.sequence.length, self.sequence.overlap, size)
+        self.size = size
+
+    def clear(self) -> None:
+        """Forget all steps; of a sequence store, the last `overlap` ones stay as context."""
+        if self._ring is None:
+            return
+        for lane in range(self.ring.num_lanes):
+            if isinstance(self.starts, Sequences):
+                keep_from = max(self.ring.heads[lane] - self.starts.overlap, self.ring.firsts[lane])
+                self.ring.forget(lane, keep_from)
+            else:
+                self.ring.forget(lane, self.ring.heads[lane])
+        if isinstance(self.starts, Sequences):
+            self.starts.restart(self.ring)
+        self._on_relayout(self.ring, self.ring)
+
+    def draw(self, uniforms: np.ndarray, floors: np.ndarray = NO_FLOORS) -> np.ndarray:
+        """Draw starts with equal chances: ids int64 [batch]."""
+        ids = np.empty(len(uniforms), np.int64)
+        if not draw_kernels.draw_uniform(self.ring.header, self.starts.table, floors, uniforms, ids):
+            raise self.nothing_to_draw()
+        return ids
+
+    def draw_steps(self, uniforms: np.ndarray) -> np.ndarray:
+        """Draw any stored steps with equal chances, also where rows are sequences: ids int64 [count]."""
+        ids = np.empty(len(uniforms), np.int64)
+        draw_kernels.draw_uniform(self.ring.header, self._any_step.table, NO_FLOORS, uniforms, ids)
+        return ids
+
+    def nothing_to_draw(self) -> StorageError:
+        """The error for a draw from a store that has no start."""
+        if self.sequence is not None:
+            return StorageError(
+                f"no sequence of {self.sequence.length} steps is stored yet; the storage has {len(self)} steps"
+            )
+        return StorageError("the storage is empty: insert data before sampling")
+
+    def locate(self, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
+        """Windows of the steps `ids`, as `LaneRing.locate` gives them."""
+        return self.ring.locate(ids, limits)
+
+    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Path, torch.Tensor]:
+        """Rows of the windows at `places`, by path, `[batch, ...]`."""
+        assert self._plan is not None
+        plan = self._plan
+        if self._shifted_plan is not None and self._is_one_step(places):
+            if gather_kernels.stacks_shift(self.ring.header, places):
+                plan = self._shifted_plan
+        return plan.gather(ids, places, gamma)
+
+    def plan(self, paths: set[Path] | None) -> OutputPlan:
+        """A plan that gathers only the columns at `paths`, or all."""
+        return OutputPlan(self.ring, self._pool, only=paths)
+
+    def export(self, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
+        """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
+        if self._ring is None or source not in self._sources:
+            raise StorageError(f"nothing is stored from source {source!r}; the sources are {self.sources}")
+        lane = self._sources[source].lane
+        first, head = self._first_exported(lane), int(self.ring.heads[lane])
+        end = head - first if end is None else end
+        if not 0 <= begin <= end <= head - first:
+            raise ConfigError(
+                f"positions {begin} to {end} are not within the {head - first} stored steps; 0 is the oldest"
+            )
+        numbers = np.arange(first + begin, first + end, dtype=np.int64)
+        lanes = np.arange(lane, lane + self.num_envs, dtype=np.int64) << layout.ID_SHIFT
+        ids = (numbers[:, None] | lanes).ravel()
+        return self._export_rows(ids, len(numbers))
+
+    def views(self) -> dict[str, Any]:
+        """Views of the stored columns, `[num_lanes, num_slots, ...]`, as (nested) dicts of tensors."""
+        schema = self.ring.schema
+        places = [*schema.carried, *schema.steps]
+        arrays = [(place.leaf.path, torch.from_numpy(self.ring.column(place))) for place in places]
+        arrays += [
+            ((key,), torch.from_numpy(self.ring.flag_column(byte)))
+            for key, byte in FLAG_BYTES.items()
+            if key in schema.flags
+        ]
+        return nest(arrays)
+
+    def _append(
+        self, source: _Source, addresses: list[int], hidden: list[np.ndarray], count: int, first_step: int | None
+    ) -> Appended | None:
+        ring, lane = self.ring, source.lane
+        begin = 0
+        if first_step is not None:
+            begin = min(max(0, source.received - first_step), count)
+            if first_step > source.received:
+                ring.cut(lane, self.num_envs)
+                source.received = first_step
+        if begin == count:
+            return None
+        appended = Appended(lane, self.num_envs, count - begin, int(ring.firsts[lane]), int(ring.heads[lane]))
+        ring.append(lane, self.num_envs, addresses, num_steps=count, begin=begin)
+        if isinstance(self._starts, Sequences):
+            self._starts.keep(lane, appended.head, [states[begin:] for states in hidden])
+        source.received += count - begin
+        if ring.num_cuts and not self._warned_of_cuts:
+            self._warn_of_cuts()
+        return appended
+
+    def _warn_of_cuts(self) -> None:
+        num_steps, num_cuts = int(self.ring.heads.sum()), self.ring.num_cuts
+        if num_steps >= _FEWEST_STEPS_TO_WARN and num_cuts > _WARNED_SHARE_OF_CUTS * num_steps:
+            self._warned_of_cuts = True
+            warnings.warn(
+                f"{num_cuts:,} of {num_steps:,} steps led to another observation than the next step starts from, "
+                "though no episode ended; such steps cost memory and shorten windows. Normalise in the actor, store raw.",
+                RecollectWarning,
+                stacklevel=4,
+            )
+
+    def _join(self, source: Hashable, first_step: int) -> _Source:
+        if self._vacant_lanes:
+            lane = self._vacant_lanes.pop(0)
+        elif not self._sources:
+            lane = 0
+        else:
+            lane = self.ring.num_lanes
+            self._relayout(lane // self.num_envs + 1, self.size)
+        self._sources[source] = _Source(lane, first_step)
+        return self._sources[source]
+
+    def _relayout(self, num_groups: int, size: int) -> None:
+        """Divide the store anew, keeping the newest steps of each lane."""
+        old = self.ring
+        self._check_division(num_groups, size)
+        new = self._make_ring(old.schema, num_groups, size)
+        new.copy_from(old)
+        self._set_ring(new)
+        self._memory.forget(old.generation)
+
+    def _check_division(self, num_groups: int, size: int) -> None:
+        if size // num_groups < 1:
+            raise ConfigError(
+                f"{num_groups} sources cannot share a storage of size {size}; give it at least {num_groups}"
+            )
+        if self.sequence is not None:
+            check_sequence(self.sequence.length, self.sequence.overlap, size // num_groups)
+
+    def _make_ring(self, schema: Schema, num_groups: int, size: int | None = None) -> LaneRing:
+        num_lanes, capacity = num_groups * self.num_envs, (size or self.size) // num_groups
+        self._memory.check(LaneRing.estimate_bytes(schema, num_lanes, capacity), num_lanes * capacity)
+        return LaneRing(schema, num_lanes, capacity, self._memory)
+
+    def _set_ring(self, ring: LaneRing) -> None:
+        old, self._ring = self._ring, ring
+        assert self._intake is not None
+        ring.bind_inputs(self._intake.positions)
+        self._plan = OutputPlan(ring, self._pool)
+        self._shifted_plan = OutputPlan(ring, self._pool, shifted_stacks=True) if ring.schema.depth > 1 else None
+        self._any_step = Starts(ring.num_lanes)
+        if self._starts is None:
+            self._starts = self._make_starts(ring)
+        elif isinstance(self._starts, Sequences):
+            self._starts.follow(ring)
+        else:
+            self._starts.grow(ring.num_lanes)
+        self._on_relayout(old, ring)
+
+    def _make_starts(self, ring: LaneRing) -> Starts:
+        if self.sequence is None:
+            return Starts(ring.num_lanes)
+        return Sequences(
+            ring.num_lanes, ring.num_slots, self.sequence.length, self.sequence.overlap, ring.schema.hidden
+        )
+
+    def _discard(self) -> None:
+        """Undo a build whose first sample was refused."""
+        if self._ring is not None:
+            self._memory.forget(self._ring.generation)
+        self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
+        self._sources.clear()
+
+    def _is_one_step(self, places: np.ndarray) -> bool:
+        return bool((places[layout.P_USED] == 1).all())
+
+    def _first_exported(self, lane: int) -> int:
+        """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""
+        if not isinstance(self._starts, Sequences):
+            return int(self.ring.firsts[lane])
+        base = int(self._starts.table[layout.A_BASE, lane])
+        begin = base - (base - int(self.ring.firsts[lane])) // self._starts.stride * self._starts.stride
+        return min(begin, int(self.ring.heads[lane]))
+
+    def _export_rows(self, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
+        places = self.ring.locate(ids, ONE_STEP)
+        rows = self.gather(ids, places, 1.0)
+        for key in (keys.DISCOUNT, keys.N_STEP):
+            del rows[(key,)]
+        ended = self.ring.flag_column(layout.R_ENDED).reshape(-1)[self.ring.slots(ids)]
+        cut = (places[layout.P_TAIL] != 0) & ~ended
+        if cut.any():
+            rows[(keys.CUT,)] = torch.from_numpy(cut[:, None].astype(self.ring.schema.flags[keys.NEXT_DONE]))
+        if isinstance(self._starts, Sequences):
+            rows |= self._exported_states(ids)
+        shape = (num_steps, self.num_envs)
+        return nest((path, rows[path].reshape(*shape, *rows[path].shape[1:])) for path in rows)
+
+    def _exported_states(self, ids: np.ndarray) -> dict[Path, torch.Tensor]:
+        assert isinstance(self._starts, Sequences)
+        base = self._starts.table[layout.A_BASE, ids >> layout.ID_SHIFT]
+        elsewhere = ((ids & layout.ID_MASK) - base) % self._starts.stride != 0
+        states = {}
+        for path, values in self._starts.states(ids).items():
+            values[elsewhere] = 0
+            states[path] = torch.from_numpy(values)
+        return states

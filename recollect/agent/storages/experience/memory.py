@@ -1,0 +1,148 @@
+"""Where a store's bytes live: RAM, shared memory or a memory-mapped file."""
+
+import errno
+import logging
+import mmap
+import os
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import numpy as np
+import psutil
+
+from recollect.errors import ConfigError, StorageError
+
+Backing = Literal["ram", "shared", "file"]
+
+_log = logging.getLogger(__name__)
+_MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+def human_bytes(num_bytes: float) -> str:
+    """Write a number of bytes for people: `104.0 MB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.1f} {unit}" if unit != "B" else f"{num_bytes:.0f} B"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f} TB"
+
+
+def machine_memory() -> int:
+    """Bytes of RAM that this process may use: the machine's, or its container's if that is less."""
+    total = int(psutil.virtual_memory().total)
+    for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limit = Path(limit_file).read_text().strip()
+        except OSError:
+            continue
+        if limit.isdigit():
+            total = min(total, int(limit))
+    return total
+
+
+def anonymous(num_bytes: int, *, shared: bool = False) -> np.ndarray:
+    """Return a zeroed, page-aligned uint8 array of at least `num_bytes` that no file backs."""
+    flags = (mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE) | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    try:
+        return np.frombuffer(mmap.mmap(-1, max(num_bytes, mmap.PAGESIZE), flags=flags), np.uint8)
+    except OSError as error:
+        raise StorageError(f"cannot map {human_bytes(num_bytes)}: {error.strerror}") from error
+
+
+class Memory:
+    """Hands out zeroed byte arrays of one backing; pages are committed when they are first touched.
+
+    Parameters
+    ----------
+    backing : {"ram", "shared", "file"}
+        "ram" is private to this process, "shared" is seen by processes forked from it, "file" maps
+        files in the folder `path`, for stores larger than RAM.
+    path : path-like, optional
+        Folder for "file"; made if absent, and refused if it holds a store already.
+    """
+
+    def __init__(self, backing: Backing = "ram", path: str | os.PathLike[str] | None = None) -> None:
+        if backing not in get_args(Backing):
+            raise ConfigError(f"backing must be one of {', '.join(get_args(Backing))}, got {backing!r}")
+        if (backing == "file") != (path is not None):
+            raise ConfigError("backing='file' needs path=, a folder for the store's files, and only it does")
+        self.backing: Backing = backing
+        self._folder = Path(path) if path is not None else None
+        self._generation = 0
+
+    def check(self, num_bytes: int, num_steps: int) -> None:
+        """Log how large a store will be; refuse one that this machine cannot hold."""
+        _log.info(
+            "store of %s steps: %s when full, %.0f bytes a step (%s)",
+            f"{num_steps:,}",
+            human_bytes(num_bytes),
+            num_bytes / num_steps,
+            self.backing,
+        )
+        if self.backing == "file":
+            return
+        limit = machine_memory()
+        if num_bytes > limit:
+            fits = int(num_steps * limit / num_bytes)
+            raise ConfigError(
+                f"a store of {num_steps:,} steps takes {human_bytes(num_bytes)} when full, and this machine has "
+                f"{human_bytes(limit)}: about {fits:,} steps would fit; use a smaller size, or backing='file'"
+            )
+
+    def begin(self) -> int:
+        """Start a new set of arrays; returns the number that tells its files from earlier ones."""
+        if self._folder is not None and self._generation == 0:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if any(self._folder.glob("*.bytes")):
+                raise ConfigError(
+                    f"the folder {self._folder} holds a store already; name another, or remove its *.bytes files"
+                )
+        self._generation += 1
+        return self._generation
+
+    def allocate(self, name: str, num_bytes: int, *, reserve: bool = True) -> np.ndarray:
+        """Return a zeroed uint8 array [num_bytes].
+
+        With `reserve`, a file's disk space is taken now, so that a full disk is an error here and
+        not a crash later; without it, `reserve_until` takes it bit by bit.
+        """
+        num_bytes = max(num_bytes, mmap.PAGESIZE)
+        if self._folder is None:
+            return anonymous(num_bytes, shared=self.backing == "shared")
+        path = self._file(name)
+        with open(path, "xb+") as file:
+            if reserve:
+                _reserve(path, file.fileno(), 0, num_bytes)
+            else:
+                file.truncate(num_bytes)
+            return np.frombuffer(mmap.mmap(file.fileno(), num_bytes), np.uint8)
+
+    def reserve_until(self, name: str, num_bytes: int) -> None:
+        """Take the disk space of the first `num_bytes` of an array that was allocated without."""
+        if self._folder is not None:
+            path = self._file(name)
+            with open(path, "rb+") as file:
+                _reserve(path, file.fileno(), 0, num_bytes)
+
+    def forget(self, generation: int) -> None:
+        """Remove the files of an earlier set of arrays."""
+        if self._folder is not None:
+            for path in self._folder.glob(f"{generation}-*.bytes"):
+                path.unlink()
+
+    def _file(self, name: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{name}.bytes"
+
+
+def _reserve(path: Path, descriptor: int, start: int, num_bytes: int) -> None:
+    try:
+        os.posix_fallocate(descriptor, start, num_bytes)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        free = psutil.disk_usage(str(path.parent)).free
+        raise StorageError(
+            f"no room for {human_bytes(num_bytes)} at {path}: {human_bytes(free)} are free on that disk; "
+            "use a smaller size or another path"
+        ) from error

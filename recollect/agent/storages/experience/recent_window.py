@@ -1,0 +1,86 @@
+"""`RecentWindow`: how far back a draw may reach when recent experience is emphasised."""
+
+from typing import Any, Final
+
+import numpy as np
+
+# The paper's scale of k / K, and K before the first span of updates is over.
+_SCALE: Final = 1000.0
+_FIRST_SPAN: Final = 1000
+
+
+class RecentWindow:
+    """The newest `c_k = max(N * eta ** (1000 k / K), cmin)` steps, for the k-th of K updates.
+
+    A call that draws several batches has its own k and K. Calls that draw one count k since the last
+    episode end and take K from the span before.
+
+    Parameters
+    ----------
+    eta : float
+        1 takes all data alike, smaller values emphasise recent data.
+    cmin : int
+        Fewest steps to draw from.
+    """
+
+    def __init__(self, eta: float, cmin: int) -> None:
+        self.eta = eta
+        self.cmin = cmin
+        self._drawn = 0
+        self._span = _FIRST_SPAN
+        self._num_ends = 0
+
+    def progress(self, k: int, num_batches: int, num_ends: int) -> float:
+        """Return k / K for the next batch, the `k`-th of a call that draws `num_batches`.
+
+        `num_ends` counts the episodes that have ended so far.
+        """
+        if num_batches > 1:
+            return k / num_batches
+        if num_ends != self._num_ends:
+            self._num_ends = num_ends
+            if self._drawn > 0:
+                self._span, self._drawn = self._drawn, 0
+        self._drawn += 1
+        return min(self._drawn / self._span, 1.0)
+
+    def reach(self, num_steps: int, progress: float) -> float:
+        """Steps to draw from, of `num_steps` stored."""
+        return min(float(num_steps), max(num_steps * self.eta ** (_SCALE * progress), float(self.cmin)))
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {"drawn": self._drawn, "span": self._span, "num_ends": self._num_ends}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._drawn, self._span, self._num_ends = state["drawn"], state["span"], state["num_ends"]
+
+
+class LearningPace:
+    """How fast training returns improve, relative to the fastest seen: 1 at best, 0 at rest or worse.
+
+    Improvement is the mean slope of the last `num_returns` returns.
+    """
+
+    def __init__(self, num_returns: int = 20) -> None:
+        self._num_returns = num_returns
+        self._returns: list[float] = []
+        self._fastest = 0.0
+
+    def add(self, returns: Any) -> None:
+        """Take one return, or several."""
+        values = np.atleast_1d(np.asarray(returns, np.float64)).ravel()
+        for value in values:
+            self._returns = [*self._returns, float(value)][-self._num_returns :]
+            if len(self._returns) > 1:
+                self._fastest = max(self._fastest, self._slope())
+
+    def ratio(self) -> float | None:
+        """Present pace over the fastest one; None before two returns are known."""
+        if len(self._returns) < 2:
+            return None
+        return min(max(self._slope() / self._fastest, 0.0), 1.0) if self._fastest > 0 else 0.0
+
+    def _slope(self) -> float:
+        return (self._returns[-1] - self._returns[0]) / (len(self._returns) - 1)

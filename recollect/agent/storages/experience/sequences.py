@@ -1,0 +1,159 @@
+"""Which steps a batch's rows start at: every step, or every stride-th one as the start of a sequence.
+
+Each step is stored once; overlapping sequences are a stride at read time. Hidden states are kept only
+where a sequence starts.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from recollect.agent.storages.experience import ring_layout as layout
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.schema import Leaf, Path
+from recollect.errors import ConfigError
+
+
+class Starts:
+    """The table of starts that the kernels read, for rows of `length` steps every `stride` steps.
+
+    Attributes
+    ----------
+    table : int64 [A_NUM_WORDS, num_lanes]
+        For each lane: where its grid of starts begins, stride, length, and the end of its context.
+    """
+
+    def __init__(self, num_lanes: int, length: int = 1, stride: int = 1) -> None:
+        self.length = length
+        self.stride = stride
+        self.table = self._fresh(num_lanes)
+
+    def grow(self, num_lanes: int) -> None:
+        """Add lanes."""
+        fresh = self._fresh(num_lanes)
+        fresh[:, : self.table.shape[1]] = self.table
+        self.table = fresh
+
+    def sizes(self, ring: LaneRing) -> np.ndarray:
+        """Steps stored in each lane, context apart: int64 [num_lanes]."""
+        return ring.heads - np.maximum(ring.firsts, self.table[layout.A_CONTEXT])
+
+    def numbers(self, ring: LaneRing, lane: int) -> np.ndarray:
+        """Numbers of the steps of `lane` that rows may start at now."""
+        base = self.table[layout.A_BASE, lane]
+        begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
+        return np.arange(begin, ring.heads[lane] - self.length + 1, self.stride, dtype=np.int64)
+
+    def slots(self, ring: LaneRing) -> np.ndarray:
+        """Slots of all steps that rows may start at now."""
+        return np.concatenate(
+            [
+                lane * ring.num_slots + self.numbers(ring, lane) % ring.num_slots
+                for lane in range(ring.num_lanes)
+            ]
+        )
+
+    def _fresh(self, num_lanes: int) -> np.ndarray:
+        table = np.zeros((layout.A_NUM_WORDS, num_lanes), np.int64)
+        table[layout.A_STRIDE] = self.stride
+        table[layout.A_LENGTH] = self.length
+        return table
+
+
+class Sequences(Starts):
+    """Fixed-length sequences for recurrent actors, with the hidden state at each one's start.
+
+    Parameters
+    ----------
+    num_lanes, num_slots : int
+        Size of the ring.
+    length : int
+        Steps of a sequence.
+    overlap : int
+        Steps that a sequence shares with the one before: burn-in, not trained on.
+    hidden : list of Leaf
+        The hidden state's arrays.
+    """
+
+    def __init__(
+        self, num_lanes: int, num_slots: int, length: int, overlap: int, hidden: Sequence[Leaf]
+    ) -> None:
+        super().__init__(num_lanes, length, length - overlap)
+        self.overlap = overlap
+        self._hidden = list(hidden)
+        self._states = self._empty(num_lanes, num_slots // self.stride + 2)
+        # The states of the last steps, so that a reset may start a sequence at any of them.
+        self._recent = self._empty(num_lanes, overlap + 1)
+
+    def keep(self, lane: int, head: int, states: list[np.ndarray]) -> None:
+        """Keep the states `[time, num_envs, ...]` of the steps from `head` on where sequences start."""
+        if not states:
+            return
+        num_steps, num_envs = states[0].shape[:2]
+        lanes = slice(lane, lane + num_envs)
+        numbers = np.arange(head, head + num_steps)
+        grid, offsets = np.divmod(numbers - self.table[layout.A_BASE, lane], self.stride)
+        starts = np.flatnonzero(offsets == 0)[-self._states[0].shape[1] :]
+        last = np.arange(max(0, num_steps - self.overlap - 1), num_steps)
+        for kept, recent, values in zip(self._states, self._recent, states, strict=True):
+            if len(starts):
+                kept[lanes, grid[starts] % kept.shape[1]] = values[starts].swapaxes(0, 1)
+            recent[lanes, numbers[last] % recent.shape[1]] = values[last].swapaxes(0, 1)
+
+    def states(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+        """Hidden states at the sequence starts `ids` [num_seq], by path."""
+        lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
+        grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
+        return {
+            leaf.path: kept[lanes, grid % kept.shape[1]]
+            for leaf, kept in zip(self._hidden, self._states, strict=True)
+        }
+
+    def restart(self, ring: LaneRing) -> None:
+        """Make the last `overlap` steps of each lane the burn-in of its next sequence."""
+        for lane in range(ring.num_lanes):
+            head = ring.heads[lane]
+            base = max(head - self.overlap, ring.firsts[lane])
+            self.table[layout.A_BASE, lane] = base
+            self.table[layout.A_CONTEXT, lane] = head
+            if base < head:
+                for kept, recent in zip(self._states, self._recent, strict=True):
+                    kept[lane, 0] = recent[lane, base % recent.shape[1]]
+
+    def expand(self, ring: LaneRing, ids: np.ndarray, num_steps: int) -> np.ndarray:
+        """Ids of `num_steps` steps from each start on, `[num_seq * num_steps]`; the newest one repeats."""
+        newest = (ids & ~np.int64(layout.ID_MASK)) | (ring.heads[ids >> layout.ID_SHIFT] - 1)
+        return np.minimum(ids[:, None] + np.arange(num_steps), newest[:, None]).ravel()
+
+    def follow(self, ring: LaneRing) -> None:
+        """Adapt to a ring of another size."""
+        old_states, num_lanes = self._states, self.table.shape[1]
+        old_recent = self._recent
+        self._states = self._empty(ring.num_lanes, ring.num_slots // self.stride + 2)
+        self._recent = self._empty(ring.num_lanes, self.overlap + 1)
+        for old, new in zip(old_recent, self._recent, strict=True):
+            new[:num_lanes] = old
+        for lane in range(num_lanes):
+            base = self.table[layout.A_BASE, lane]
+            begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
+            # A sequence that is still being filled has its state already.
+            numbers = np.arange(begin, ring.heads[lane], self.stride)
+            grid = (numbers - base) // self.stride
+            for old, new in zip(old_states, self._states, strict=True):
+                new[lane, grid % new.shape[1]] = old[lane, grid % old.shape[1]]
+        self.grow(ring.num_lanes)
+
+    def _empty(self, num_lanes: int, num_states: int) -> list[np.ndarray]:
+        return [np.zeros((num_lanes, num_states, *leaf.shape), leaf.dtype) for leaf in self._hidden]
+
+
+def check_sequence(length: int, overlap: int, capacity: int) -> None:
+    """Refuse sequences that cannot be."""
+    if length < 1 or not 0 <= overlap < length:
+        raise ConfigError(
+            f"a sequence needs length >= 1 and 0 <= overlap < length, got length {length} and overlap {overlap}"
+        )
+    if capacity < length:
+        raise ConfigError(
+            f"each lane holds {capacity} steps, fewer than a sequence of {length}; use a larger size or shorter sequences"
+        )

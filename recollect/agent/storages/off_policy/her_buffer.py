@@ -1,0 +1,191 @@
+"""`HERBuffer`: hindsight experience replay."""
+
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.experience.hindsight import (
+    GoalFunction,
+    GoalFunctions,
+    HerFunction,
+    Hindsight,
+    Strategy,
+    check_goal_observation,
+)
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
+from recollect.agent.storages.off_policy.replay_buffer import Rows, StoreOptions, check_number
+from recollect.errors import ConfigError, SchemaError
+
+
+class HEROptions(StoreOptions, total=False):
+    """Options of hindsight, beside the `StoreOptions`.
+
+    strategy : {"future", "final", "episode", "random"}
+        Where goals come from.
+    share : float
+        Share of a batch that is relabelled, 4/5 by default.
+    compute_reward, compute_terminated : callable, optional
+        `(achieved_goal, desired_goal, info)` of whole batches; by default those of the environment.
+    """
+
+    strategy: Strategy
+    share: float
+    compute_reward: GoalFunction | None
+    compute_terminated: GoalFunction | None
+
+
+class HERBuffer(EREBuffer):
+    """Hindsight experience replay (Andrychowicz et al., 2017, https://arxiv.org/abs/1707.01495).
+
+    A share of each batch is relabelled when it is drawn, with a goal that the same episode reached;
+    rewards, terminations and windows are those of the new goal. Episodes may be of any length, and end
+    at different times in different envs; those still running get goals that were reached so far.
+
+    Parameters
+    ----------
+    size, device, actor, algorithm, envs
+        As in `ReplayBuffer`.
+    her_function : callable or None
+        Rewrites `(obs, rhs, next_obs, next_rhs, reward)` given `initial_state` and `final_state`, the
+        observation whose goal was chosen: whole batches as arrays or dicts of arrays. None rewrites
+        Gymnasium's goal observations.
+    n_step, epsilon, alpha, beta, default_error, eta, cmin
+        As in `EREBuffer`.
+    **options
+        See `HEROptions`.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        her_function: HerFunction | None,
+        n_step: int | float = 1,
+        epsilon: float = 0.0,
+        alpha: float = 0.0,
+        beta: float = 1.0,
+        default_error: int | float = 1000000,
+        eta: float = 1.0,
+        cmin: int = 5000,
+        **options: Unpack[HEROptions],
+    ) -> None:
+        strategy = options.pop("strategy", "future")
+        share = check_number("share", options.pop("share", 0.8), 0.0, 1.0)
+        compute_reward = options.pop("compute_reward", None)
+        compute_terminated = options.pop("compute_terminated", None)
+        if her_function is not None and not callable(her_function):
+            raise ConfigError(f"her_function must be callable or None, got {her_function!r}")
+        super().__init__(
+            size,
+            device,
+            actor,
+            algorithm,
+            envs,
+            n_step,
+            epsilon,
+            alpha,
+            beta,
+            default_error,
+            eta,
+            cmin,
+            **options,  # type: ignore[misc]
+        )
+        goals = None
+        if her_function is None:
+            goals = _goal_functions(compute_reward, compute_terminated, envs)
+        self._needs_goals = her_function is None
+        self._hindsight = Hindsight(strategy, share, goals=goals, her_function=her_function)
+
+    @classmethod
+    def create_factory(
+        cls,
+        size: int,
+        her_function: HerFunction | None = None,
+        n_step: int | float = 1,
+        epsilon: float = 0.0,
+        alpha: float = 0.0,
+        beta: float = 1.0,
+        default_error: int | float = 1000000,
+        eta: float = 1.0,
+        cmin: int = 5000,
+        **options: Unpack[HEROptions],
+    ) -> StorageFactory:
+        """Return a function that creates `HERBuffer` instances."""
+        recent = EREBuffer.create_factory(size, n_step, epsilon, alpha, beta, default_error, eta, cmin)
+        return StorageFactory(cls, {**recent.parameters, "her_function": her_function, **options})
+
+    def handle_end_of_episode(self) -> None:
+        """Make the episodes that have ended since available to relabelling.
+
+        Sampling does it by itself; call it to spread the work.
+        """
+        with self._store.lock:
+            if self._store.is_built:
+                self._hindsight.follow(self._store.ring)
+
+    def copy_single_tensor(self, key: str, position: int) -> Any:
+        """Return a copy of the values of `key` at a position along time, 0 being the oldest: `[num_envs, ...]`."""
+        stored = self.get_data_slice(position, position + 1)
+        if key not in stored:
+            raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
+        return _first(stored[key])
+
+    def _windows(self, ids: np.ndarray, length: int) -> Rows:
+        gamma = self._gamma()
+        relabelled, is_chosen = self._hindsight.relabel(
+            self._store, ids, length, self._limits(), gamma, self._rng
+        )
+        limits = np.broadcast_to(self._limits(), ids.shape).copy()
+        limits[relabelled.rows] = relabelled.lengths
+        places = self._store.locate(ids, limits)
+        tensors = self._store.gather(ids, places, gamma)
+        rows = relabelled.rows
+        _put(tensors[(keys.REWARD,)], rows, relabelled.returns[:, None])
+        if relabelled.terminated is not None:
+            terminated = relabelled.terminated[:, None]
+            _put(tensors[(keys.DISCOUNT,)], rows, np.where(terminated, 0.0, gamma ** relabelled.lengths[:, None]))
+            if (keys.NEXT_TERMINATED,) in tensors:
+                _put(tensors[(keys.NEXT_TERMINATED,)], rows, terminated)
+            _put(tensors[(keys.NEXT_DONE,)], rows[relabelled.terminated], True)
+        for path, values in relabelled.values.items():
+            if path in tensors:
+                _put(tensors[path], rows, values)
+        return Rows(tensors, is_chosen)
+
+    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
+        if self._needs_goals:
+            check_goal_observation(new)
+        super()._on_relayout(old, new)
+        self._hindsight.restart(new)
+
+
+def _goal_functions(
+    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: Any
+) -> GoalFunctions:
+    """The goal functions that were given, or those of the environment."""
+    if compute_reward is not None:
+        return GoalFunctions(compute_reward, compute_terminated)
+    env = envs
+    if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
+        env = envs.env_fns[0]().unwrapped
+    if not hasattr(env, "compute_reward"):
+        raise ConfigError(
+            "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
+            "info), or compute_reward=, or a her_function"
+        )
+    return GoalFunctions(env.compute_reward, compute_terminated or getattr(env, "compute_terminated", None))
+
+
+def _put(tensor: torch.Tensor, rows: np.ndarray, values: Any) -> None:
+    tensor.numpy()[rows] = values
+
+
+def _first(value: Any) -> Any:
+    return {key: _first(inner) for key, inner in value.items()} if isinstance(value, dict) else value[0]

@@ -1,0 +1,35 @@
+"""One exception tree: each message says what was expected, what came and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class RecollectError(Exception):
+    """Base of every error that Recollect raises on purpose."""
+
+
+class ConfigError(RecollectError, ValueError):
+    """A parameter has a value that cannot work."""
+
+
+class SchemaError(RecollectError, ValueError):
+    """Data do not have the keys, shapes, dtypes or values that the receiver holds."""
+
+
+class StorageError(RecollectError, RuntimeError):
+    """A storage cannot do what was asked in the state it is in."""
+
+
+class WorkerError(RecollectError, RuntimeError):
+    """A worker failed or answered with an error."""
+
+
+class RecollectWarning(UserWarning):
+    """Something works, but the user should change it."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Phrase a hint for a mistyped `name`: the closest known one, or all of them."""
+    names = sorted(known)
+    matches = get_close_matches(name, names, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"

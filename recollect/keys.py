@@ -1,0 +1,41 @@
+"""The vocabulary of Recollect: every data key, info key and mode name, written once."""
+
+from typing import Final
+
+# What happened at one step, as inserted and as sampled.
+OBS: Final = "Observation"
+RHS: Final = "RecurrentHiddenStates"
+DONE: Final = "Done"
+ACTION: Final = "Action"
+REWARD: Final = "Reward"
+IREWARD: Final = "IntrinsicReward"
+NEXT_OBS: Final = "NextObservation"
+NEXT_RHS: Final = "NextRecurrentHiddenStates"
+NEXT_DONE: Final = "NextDone"
+ACTION_PROBS: Final = "ActionProbs"
+
+# Optional on insert: termination apart from truncation, and a break in the stream without an end.
+NEXT_TERMINATED: Final = "NextTerminated"
+CUT: Final = "Cut"
+
+# What sampling adds to a batch.
+DISCOUNT: Final = "Discount"
+N_STEP: Final = "n_step"
+PER_WEIGHTS: Final = "per_weights"
+IDXS: Final = "idxs"
+CK: Final = "ck"
+MASK: Final = "Mask"
+
+# Where an info dict keeps what storages read and write.
+ALGORITHM: Final = "Algorithm"
+ERRORS: Final = "errors"
+EPISODES: Final = "Episodes"
+TRAIN_REWARD: Final = "TrainReward"
+STORAGE: Final = "Storage"
+
+# Parts of a goal environment's observation (Gymnasium's convention).
+ACHIEVED_GOAL: Final = "achieved_goal"
+DESIRED_GOAL: Final = "desired_goal"
+
+# Joins the keys of a nested observation into one column name.
+PATH_SEPARATOR: Final = "/"
