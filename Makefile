@@ -7,14 +7,11 @@ ARGS ?=
 VENV := .venv
 BENCH_VENV := .venv-bench
 STAMP := $(VENV)/.installed
+BENCH_PINS := benchmarks/constraints.txt
 BENCH_STAMP := $(BENCH_VENV)/.installed
 RUN := $(VENV)/bin/python
 BENCH_RUN := $(BENCH_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
-
-# The peers run on the same foundation as we do, at the versions that are tested. All other pins
-# are left to each peer, or one old dependency of theirs would rule the peer out.
-SHARED_PINS := torch|numpy|numba|llvmlite|gymnasium|stable-baselines3|cpprb|tianshou|torchrl
 
 # Numba's disk cache notices changes in a kernel's own file only, not in those that it inlines from, so
 # compiled kernels are dropped when any file beside them is newer than this stamp.
@@ -81,16 +78,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(RUN) $(PIP_INSTALL) -c constraints.txt -e '.[dev]'
 	@touch $@
 
-$(BENCH_STAMP): pyproject.toml constraints.txt
+# The peers have pins of their own: what one of them needs may be older than what we are tested with.
+$(BENCH_STAMP): pyproject.toml $(BENCH_PINS)
 	$(call create_venv,$(BENCH_VENV))
 	@echo "installing into $(BENCH_VENV)"
-	@grep -E '^($(SHARED_PINS))==' constraints.txt > $(BENCH_VENV)/shared-pins.txt
-	@$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_VENV)/shared-pins.txt -e '.[bench]'
+	@$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_PINS) -e '.[bench]'
 	@peers=$$($(BENCH_RUN) -c 'import tomllib; \
 		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["peers"])') || exit 1; \
 	for peer in $$peers; do \
 		echo "installing the peer $$peer"; \
-		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_VENV)/shared-pins.txt "$$peer" \
+		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_PINS) "$$peer" \
 			|| echo "$$peer could not be installed; the benchmark goes on without it"; \
 	done
 	@touch $@

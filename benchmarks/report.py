@@ -162,7 +162,11 @@ def _bytes(size: float | None) -> str:
 
 def _ratio(report: Report, key: str) -> str:
     ratio, peer = report.results.speed_up(key), report.results.fastest_peer(key)
-    return "" if ratio is None or peer is None else f"{ratio:.2g}× {report.title(peer[0])}"
+    return "" if ratio is None or peer is None else f"{_factor(ratio)}× {report.title(peer[0])}"
+
+
+def _factor(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
 
 
 def _verdicts(report: Report, key: str) -> str:

@@ -252,11 +252,17 @@ def _observation_kind(features: Features, rng: np.random.Generator) -> Observati
         return ObservationKind({"": ("float32", (4,))}, goal_columns=True)
     if name in LAYOUTS:
         return ObservationKind(LAYOUTS[name], has_goals=goals == "dict")
+    if name == "two_stacks":
+        stacks = {path: _frame_stack(name, rng, any_axis=True) for path in ("/camera", "/touch/left")}
+        return ObservationKind({"/pose": ("float64", (2,))}, stacks, has_goals=goals == "dict")
+    stack = _frame_stack(name, rng, any_axis=goals == "dict")
+    return ObservationKind({}, {"": stack}, has_goals=goals == "dict")
+
+
+def _frame_stack(name: str, rng: np.random.Generator, *, any_axis: bool) -> FrameStack:
     dtype, shape = FRAMES[int(rng.integers(len(FRAMES)))]
-    axis = int(rng.integers(len(shape) + 1)) if goals == "dict" else 0
-    depth, few = int(rng.integers(2, 5)), bool(rng.integers(2))
-    frames = FrameStack(depth, axis, STACKS[name], dtype, shape, few)
-    return ObservationKind({}, stack=frames, has_goals=goals == "dict")
+    axis = int(rng.integers(len(shape) + 1)) if any_axis else 0
+    return FrameStack(int(rng.integers(2, 5)), axis, STACKS[name], dtype, shape, bool(rng.integers(2)))
 
 
 def _rewriting(features: Features) -> Rewriting:

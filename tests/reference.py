@@ -278,11 +278,14 @@ class ReferenceStore:
         self._evict()
 
     def update_eta(self, returns: float | list[float]) -> None:
-        """Follow the recent training returns with eta."""
-        self.returns = [*self.returns, *np.atleast_1d(returns)][-20:]
-        if len(self.returns) < 2:
-            return
-        improvement = (self.returns[-1] - self.returns[0]) / (len(self.returns) - 1)
+        """Follow the recent training returns, one after the other, with eta."""
+        for value in np.atleast_1d(returns):
+            self.returns = [*self.returns, float(value)][-20:]
+            if len(self.returns) > 1:
+                improvement = (self.returns[-1] - self.returns[0]) / (len(self.returns) - 1)
+                self._follow(improvement)
+
+    def _follow(self, improvement: float) -> None:
         self.best_improvement = max(self.best_improvement, improvement)
         ratio = 0.0
         if self.best_improvement > 0:
@@ -361,9 +364,9 @@ class ReferenceStore:
         if num_batches == 1:
             self.span_calls += 1
             fraction = min(1.0, self.span_calls / self.last_span)
-        sizes = [len(lane.steps) for lane in self.lanes]
+        sizes = [len(lane.steps) - lane.context for lane in self.lanes]
         if not self.settings.recent:
-            return sizes
+            return [len(lane.steps) for lane in self.lanes]
         total = sum(sizes)
         newest = min(total, max(total * self.eta ** (1000 * fraction), self.settings.cmin))
         return [min(size, ceil(newest * size / total)) for size in sizes]
@@ -517,15 +520,37 @@ class ReferenceStore:
         return np.array(trained, np.float32)[:, None]
 
     def all_data(self, source: Hashable = 0) -> Row:
-        """All steps of a source, oldest first, `[time, num_envs, …]`."""
+        """All steps of a source, oldest first, `[time, num_envs, …]`.
+
+        Sequences leave out what lies before the oldest one that can be whole, and keep hidden states
+        only where a sequence starts.
+        """
         lanes = self.groups[self.sources[source].group]
+        kept = [[step for step in lane.steps if step.number >= self._oldest(lane)] for lane in lanes]
         data = {}
-        for path in lanes[0].steps[0].row:
-            by_env = [[step.row[path] for step in lane.steps] for lane in lanes]
-            data[path] = np.stack([np.stack(values) for values in by_env], axis=1)
-        cuts = np.array([[step.cut for step in lane.steps] for lane in lanes])
+        for path in kept[0][0].row if kept[0] else ():
+            values = [[step.row[path] for step in steps] for steps in kept]
+            data[path] = np.stack([np.stack(column) for column in values], axis=1)
+        cuts = np.array([[step.cut for step in steps] for steps in kept])
         if cuts.any():
             data[keys.CUT] = cuts.T[..., None]
+        if self.settings.length:
+            data = self._sparse_states(data)
+        return data
+
+    def _oldest(self, lane: Lane) -> int:
+        first = lane.steps[0].number if lane.steps else lane.head
+        if not self.settings.length:
+            return first
+        stride = self.settings.length - self.settings.overlap
+        return lane.base + max(0, ceil((first - lane.base) / stride)) * stride
+
+    def _sparse_states(self, data: Row) -> Row:
+        stride = self.settings.length - self.settings.overlap
+        data = {path: values for path, values in data.items() if path not in under(data, [keys.NEXT_RHS])}
+        for path, values in under(data, [keys.RHS]).items():
+            data[path] = values.copy()
+            data[path][np.arange(len(values)) % stride > 0] = 0
         return data
 
 

@@ -1,7 +1,7 @@
 """Simulated environments: endless streams of steps with every kind of observation, end and break."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -25,7 +25,7 @@ LAYOUTS: Mapping[str, Mapping[str, tuple[str, tuple[int, ...]]]] = {
     },
     "block": {"": ("float32", (300,))},
 }
-STACKS = {"first_frame": "first", "zero_frames": "zero", "odd_frames": "odd"}
+STACKS = {"first_frame": "first", "zero_frames": "zero", "odd_frames": "odd", "two_stacks": "odd"}
 GOAL_SHAPE = (2,)
 FRAMES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("uint8", (3, 2)),
@@ -82,7 +82,7 @@ class ObservationKind:
     """What observations look like, with goals around them or not."""
 
     layout: Mapping[str, tuple[str, tuple[int, ...]]]
-    stack: FrameStack | None = None
+    stacks: Mapping[str, FrameStack] = field(default_factory=dict)
     has_goals: bool = False
     goal_columns: bool = False
     odd_floats: bool = True
@@ -94,25 +94,27 @@ class ObservationKind:
 
     def frame_stack_option(self) -> int | dict[str, Any] | None:
         """The buffers' `frame_stack` argument for this kind."""
-        if self.stack is None:
+        if not self.stacks:
             return None
-        if not self.has_goals:
-            return self.stack.depth
-        depth = self.stack.depth if self.stack.axis == 0 else (self.stack.depth, self.stack.axis)
-        return {"observation": depth}
+        if self.prefix + min(self.stacks) == "":
+            return self.stacks[""].depth
+        return {
+            (self.prefix + path)[1:]: stack.depth if stack.axis == 0 else (stack.depth, stack.axis)
+            for path, stack in self.stacks.items()
+        }
 
     def fresh(self, rng: np.random.Generator, state: int) -> Leaves:
         """Draw the first observation of an episode; `state` is a number no other observation has."""
         leaves = self._values(rng)
-        if self.stack is not None:
-            leaves[self.prefix] = self.stack.fresh(rng)
+        for path, stack in self.stacks.items():
+            leaves[self.prefix + path] = stack.fresh(rng)
         return self._with_goals(leaves, state, -state)
 
     def following(self, rng: np.random.Generator, current: Leaves, state: int) -> Leaves:
         """Draw the observation after `current`, with the same desired goal."""
         leaves = self._values(rng)
-        if self.stack is not None:
-            leaves[self.prefix] = self.stack.following(rng, current[self.prefix])
+        for path, stack in self.stacks.items():
+            leaves[self.prefix + path] = stack.following(rng, current[self.prefix + path])
         return self._with_goals(leaves, state, self._desired(current))
 
     def disturbed(self, rng: np.random.Generator, current: Leaves, state: int) -> Leaves:

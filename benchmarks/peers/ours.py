@@ -29,6 +29,7 @@ from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 
+HIDDEN_SIZE = 64
 ERE_BATCHES = 50
 """Batches of one ERE call: the window shrinks over the whole range from the first to the last."""
 PRIORITISE_ROWS, PRIORITISE_BATCHES = 100_000, 30
@@ -106,6 +107,7 @@ class Recollect(Adapter):
         }
         if self.store.kind == "sequence":
             sample[keys.DONE] = np.roll(chunk.done, 1, axis=0)[part][..., None]
+            sample[keys.RHS] = np.zeros((*chunk.reward[part].shape, HIDDEN_SIZE), np.float32)
         return sample
 
 
@@ -127,7 +129,7 @@ def _build(store: Store) -> Any:
         SimpleNamespace(gamma=GAMMA),
         SimpleNamespace(num_envs=store.num_envs),
     )
-    priorities = {"epsilon": EPSILON, "alpha": ALPHA, "beta": BETA}
+    priorities: dict[str, Any] = {"epsilon": EPSILON, "alpha": ALPHA, "beta": BETA}
     match store.kind:
         case "nstep":
             return NStepReplayBuffer(*common, n_step=N_STEP)

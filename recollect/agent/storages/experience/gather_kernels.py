@@ -77,11 +77,12 @@ def locate(header, ids, limits, places):
     """
     row_bytes = header[H_ROW_BYTES]
     lane_bytes = header[H_SLOTS] * row_bytes
+    ahead = min((limits[0] + 1) * row_bytes, 640)
     for item in range(len(ids)):
         row = row_at(header, ids[item] >> ID_SHIFT, ids[item] & ID_MASK)
         places[P_FIRST, item] = row
-        # Rows are read a moment later: ask for them now, so that the cache misses overlap.
-        for line in range(0, min(2 * row_bytes, 512), 64):
+        # The window's rows are read a moment later: ask for them now, so that the cache misses overlap.
+        for line in range(0, ahead, 64):
             prefetch(row + line)
     for item in range(len(ids)):
         lane, number = ids[item] >> ID_SHIFT, ids[item] & ID_MASK
@@ -221,11 +222,14 @@ def _gather_rewards(header, column, target, ids, places, gamma):
 
 @nb.njit(**KERNEL)
 def _gather_discounts(target, places, gamma):
+    # Windows of one batch have few lengths: remember the power of the last one.
+    length, power = np.int64(0), 1.0
     for item in range(places.shape[1]):
-        discount = 0.0
-        if load_u8(places[P_LAST, item] + R_TERMINATED) == 0:
-            discount = gamma ** places[P_USED, item]
-        store_f32(target + 4 * item, np.float32(discount))
+        if places[P_USED, item] != length:
+            length = places[P_USED, item]
+            power = gamma**length
+        alive = load_u8(places[P_LAST, item] + R_TERMINATED) == 0
+        store_f32(target + 4 * item, np.float32(power if alive else 0.0))
 
 
 @nb.njit(

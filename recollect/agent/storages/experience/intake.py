@@ -5,29 +5,38 @@ costs more than the copy; tensors and large arrays are read where they are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.experience.schema import Leaf, Path, Schema, next_path, to_numpy, walk
-from recollect.errors import SchemaError
+from recollect.agent.storages.experience.schema import (
+    Leaf,
+    Path,
+    Schema,
+    next_path,
+    numpy_dtype,
+    to_numpy,
+    walk,
+)
+from recollect.errors import SchemaError, closest
 
 _LARGEST_STAGED_BYTES: Final = 16384
 
 
-@dataclass
-class _Input:
+class _Input(NamedTuple):
     """One array that every sample brings; `axis` is that of stacked frames, -1 if none is to be moved."""
 
-    leaf: Leaf
+    key: str
+    inner: Path
     shape: tuple[int, ...]
+    dtype: np.dtype
     torch_dtype: torch.dtype
-    axis: int
     stage: np.ndarray | None
     stage_address: int
+    axis: int
+    leaf: Leaf
 
 
 class Intake:
@@ -48,7 +57,9 @@ class Intake:
         self.positions: dict[Path, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
         self.positions[(keys.CUT,)] = len(leaves)
         self._no_cuts = np.zeros((num_envs, 1), np.bool_)
-        self._inputs = [self._input(leaf, axis) for leaf, axis in leaves]
+        self._no_cuts_address = self._no_cuts.ctypes.data
+        self._inputs = [(index, self._input(leaf, axis)) for index, (leaf, axis) in enumerate(leaves)]
+        self._addresses = np.zeros(len(self.positions), np.int64)
         self._hidden = schema.hidden
         self._ignored = {keys.CUT, keys.NEXT_RHS} if schema.hidden else {keys.CUT}
         self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
@@ -60,47 +71,53 @@ class Intake:
                 assert group is not None
                 group.add(leaf.path)
 
-    def read(self, sample: Mapping[str, Any], num_steps: int | None = None) -> tuple[list[int], list[Any]]:
-        """Check a sample and return the addresses of its arrays, and what must live until they are read.
+    def read(self, sample: Mapping[str, Any]) -> tuple[np.ndarray, list[Any]]:
+        """Check a sample `[num_envs, ...]` of one step and return the addresses of its arrays.
 
-        Parameters
-        ----------
-        sample : mapping
-            Arrays `[num_envs, ...]`, with `num_steps` `[num_steps, num_envs, ...]`.
+        Returns
+        -------
+        addresses : int64 [inputs]
+            Where the arrays are.
+        alive : list
+            What must live until they are read.
         """
         self._check_keys(sample)
-        addresses = []
+        addresses, alive = self._addresses, []
+        for index, (key, inner, shape, dtype, torch_dtype, stage, address, axis, leaf) in self._inputs:
+            value = sample[key]
+            for part in inner:
+                value = value[part]
+            if type(value) is np.ndarray and stage is not None:
+                if value.shape != shape or value.dtype != dtype:
+                    raise _mismatch(leaf, shape, value)
+                stage[...] = value
+                addresses[index] = address
+            elif type(value) is torch.Tensor and value.shape == shape and value.dtype is torch_dtype and axis < 0:
+                if not (value.is_cpu and value.is_contiguous()):
+                    value = value.detach().cpu().contiguous()
+                    alive.append(value)
+                addresses[index] = value.data_ptr()
+            else:
+                value = _contiguous(leaf, shape, axis, value)
+                alive.append(value)
+                addresses[index] = value.ctypes.data
+        self._read_cuts(sample, None, alive)
+        return addresses, alive
+
+    def read_slice(self, sample: Mapping[str, Any], num_steps: int) -> tuple[np.ndarray, list[Any]]:
+        """As `read`, for `num_steps` steps `[num_steps, num_envs, ...]`."""
+        self._check_keys(sample)
         alive: list[Any] = []
-        lead = None if num_steps is None else (num_steps, self.num_envs)
-        for entry in self._inputs:
+        for index, entry in self._inputs:
             value: Any = sample
             for part in entry.leaf.path:
                 value = value[part]
-            shape = entry.shape if lead is None else (*lead, *entry.leaf.shape)
-            if isinstance(value, np.ndarray):
-                if value.shape != shape or value.dtype != entry.leaf.dtype:
-                    raise self._mismatch(entry, shape, value)
-                if lead is None and entry.stage is not None:
-                    entry.stage[...] = value
-                    addresses.append(entry.stage_address)
-                    continue
-                if entry.axis >= 0:
-                    value = np.moveaxis(value, entry.axis + len(shape) - len(entry.leaf.shape), -len(entry.leaf.shape))
-                value = np.ascontiguousarray(value)
-                addresses.append(value.__array_interface__["data"][0])
-            else:
-                if not isinstance(value, torch.Tensor) or value.shape != shape or value.dtype is not entry.torch_dtype:
-                    raise self._mismatch(entry, shape, value)
-                if entry.axis >= 0:
-                    value = value.movedim(entry.axis + len(shape) - len(entry.leaf.shape), -len(entry.leaf.shape))
-                if not (value.is_cpu and value.is_contiguous()):
-                    value = value.detach().cpu().contiguous()
-                addresses.append(value.data_ptr())
-            alive.append(value)
-        cuts = self._read_cuts(sample, num_steps)
-        alive.append(cuts)
-        addresses.append(cuts.ctypes.data)
-        return addresses, alive
+            shape = (num_steps, *entry.shape)
+            array = _contiguous(entry.leaf, shape, entry.axis, value)
+            alive.append(array)
+            self._addresses[index] = array.ctypes.data
+        self._read_cuts(sample, num_steps, alive)
+        return self._addresses, alive
 
     def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None = None) -> list[np.ndarray]:
         """Check the hidden states of a recurrent actor and return them as arrays `[time, num_envs, ...]`."""
@@ -118,48 +135,71 @@ class Intake:
             arrays.append(array if num_steps is not None else array[None])
         return arrays
 
-    def _read_cuts(self, sample: Mapping[str, Any], num_steps: int | None) -> np.ndarray:
-        """The breaks of the stream that a sample announces; any sample may do so, or not."""
-        shape = (num_steps or 1, self.num_envs, 1)
+    def _read_cuts(self, sample: Mapping[str, Any], num_steps: int | None, alive: list[Any]) -> None:
+        """Take in the breaks of the stream that a sample announces; any sample may do so, or not."""
+        shape = (self.num_envs, 1) if num_steps is None else (num_steps, self.num_envs, 1)
         if keys.CUT not in sample:
-            if self._no_cuts.size < shape[0] * shape[1]:
+            if num_steps is not None and self._no_cuts.size < num_steps * self.num_envs:
                 self._no_cuts = np.zeros(shape, np.bool_)
-            return self._no_cuts
-        value = sample[keys.CUT]
-        array = to_numpy(value)
-        if array.shape != (shape if num_steps is not None else shape[1:]):
+                self._no_cuts_address = self._no_cuts.ctypes.data
+            self._addresses[-1] = self._no_cuts_address
+            return
+        array = to_numpy(sample[keys.CUT])
+        if array.shape != shape:
             raise SchemaError(f"{keys.CUT}: expected shape {shape}, got {array.shape}")
         if not ((array == 0) | (array == 1)).all():
             raise SchemaError(f"{keys.CUT} must be 0 or 1 everywhere")
-        return np.ascontiguousarray(array.astype(np.bool_))
+        cuts = np.ascontiguousarray(array.astype(np.bool_))
+        alive.append(cuts)
+        self._addresses[-1] = cuts.ctypes.data
 
     def _input(self, leaf: Leaf, axis: int) -> _Input:
         shape = (self.num_envs, *leaf.shape)
         torch_dtype = torch.from_numpy(np.empty(0, leaf.dtype)).dtype
-        stage = None
+        stage, address = None, 0
         if axis < 0 and leaf.num_bytes * self.num_envs <= _LARGEST_STAGED_BYTES:
             stage = np.zeros(shape, leaf.dtype)
-        return _Input(leaf, shape, torch_dtype, axis, stage, stage.ctypes.data if stage is not None else 0)
+            address = stage.ctypes.data
+        key, *inner = leaf.path
+        return _Input(key, tuple(inner), shape, leaf.dtype, torch_dtype, stage, address, axis, leaf)
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
         if sample.keys() != self._keys:
-            present = set(sample.keys()) - self._ignored
-            if present != self._keys:
-                raise SchemaError(
-                    "a sample must have the keys of the first one: "
-                    f"missing {sorted(self._keys - present)}, unexpected {sorted(map(str, present - self._keys))}"
-                )
+            self._explain_keys(sample)
         for key, paths in self._nested.items():
             found = {path for path, _ in walk((key,), sample[key])}
             if found != paths:
                 raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
 
-    def _mismatch(self, entry: _Input, shape: tuple[int, ...], value: Any) -> SchemaError:
-        if not isinstance(value, (np.ndarray, torch.Tensor)):
-            return SchemaError(
-                f"{entry.leaf.name} must be a numpy array or a torch tensor, got {type(value).__name__}"
+    def _explain_keys(self, sample: Mapping[str, Any]) -> None:
+        present = set(sample.keys()) - self._ignored
+        for key in present - self._keys:
+            raise SchemaError(
+                f"unexpected key {key!r} in a sample: the first one had none; {closest(str(key), self._keys)}"
             )
-        return SchemaError(
-            f"{entry.leaf.name}: expected shape {shape} and dtype {entry.leaf.dtype}, "
-            f"got {tuple(value.shape)} and {value.dtype}; shapes and dtypes are fixed by the first sample"
-        )
+        if self._keys - present:
+            raise SchemaError(
+                f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had"
+            )
+
+
+def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np.ndarray:
+    """An input as a contiguous array, stacked frames first; refused if its shape or dtype is another."""
+    if not isinstance(value, (np.ndarray, torch.Tensor)):
+        raise _mismatch(leaf, shape, value)
+    if tuple(value.shape) != shape or numpy_dtype(leaf.path, value) != leaf.dtype:
+        raise _mismatch(leaf, shape, value)
+    array = to_numpy(value)
+    if axis >= 0:
+        first = len(shape) - len(leaf.shape)
+        array = np.moveaxis(array, first + axis, first)
+    return np.ascontiguousarray(array, leaf.dtype)
+
+
+def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Any) -> SchemaError:
+    if not isinstance(value, (np.ndarray, torch.Tensor)):
+        return SchemaError(f"{leaf.name} must be a numpy array or a torch tensor, got {type(value).__name__}")
+    return SchemaError(
+        f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {tuple(value.shape)} and {value.dtype}; "
+        "shapes and dtypes are fixed by the first sample"
+    )

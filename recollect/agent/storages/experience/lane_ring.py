@@ -6,15 +6,21 @@ is the observation of the slot after it, written there at once; where a stream i
 predecessors' frames lives in the *wholes* side table. Both tables' records are freed with their slots.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from recollect import keys
 from recollect.agent.storages.experience import append_kernels, gather_kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.schema import DTYPE_CODES, FLAG_BYTES, FLAGS, Path, Place, Schema, next_path
+from recollect.agent.storages.experience.schema import (
+    DTYPE_CODES,
+    FLAG_BYTES,
+    FLAGS,
+    Path,
+    Place,
+    Schema,
+    next_path,
+)
 from recollect.errors import SchemaError
 
 # Steps of a file-backed store whose side-table records are reserved at a time.
@@ -72,7 +78,6 @@ class LaneRing:
         self._carried: np.ndarray = np.zeros((0, layout.C_NUM_WORDS), np.int64)
         self._steps: np.ndarray = np.zeros((0, layout.S_NUM_WORDS), np.int64)
         self._flags: np.ndarray = np.zeros((len(FLAGS), 2), np.int64)
-        self._span = np.zeros(4, np.int64)
 
     @staticmethod
     def estimate_bytes(schema: Schema, num_lanes: int, capacity: int) -> int:
@@ -109,22 +114,27 @@ class LaneRing:
         for key, dtype in {**self.schema.flags, keys.CUT: np.dtype(np.bool_)}.items():
             self._flags[FLAGS[key]] = positions[(key,)], DTYPE_CODES[dtype]
 
-    def append(
-        self, lane: int, num_envs: int, sources: Sequence[int], *, num_steps: int = 1, begin: int = 0
-    ) -> None:
-        """Append steps `begin` to `num_steps` of the arrays at `sources` to `num_envs` lanes from `lane` on."""
+    def append(self, span: np.ndarray, sources: np.ndarray) -> None:
+        """Append steps to neighbouring lanes.
+
+        Parameters
+        ----------
+        span : int64 [4]
+            First lane, number of lanes, first step to take, and number of steps in the arrays.
+        sources : int64 [inputs]
+            Addresses of the arrays `[time, num_envs, ...]`.
+        """
         if self._reserved < self.num_lanes * self.num_slots:
-            self._reserve(num_envs * (num_steps + 1))
-        self._span[:] = lane, num_envs, begin, num_steps
+            self._reserve(int(span[1] * (span[3] + 1)))
         status = append_kernels.append(
-            self.header, self._carried, self._steps, self._flags, np.array(sources, np.int64), self._span
+            self.header, self._carried, self._steps, self._flags, sources, span
         )
         if status != layout.OK:
             raise SchemaError(_REFUSALS[status])
 
-    def check(self, sources: Sequence[int], num_items: int) -> None:
+    def check(self, sources: np.ndarray, num_items: int) -> None:
         """Refuse `num_items` steps at `sources` whose rewards or flags `append` would refuse."""
-        status = append_kernels.check(self._steps, self._flags, np.array(sources, np.int64), num_items)
+        status = append_kernels.check(self._steps, self._flags, sources, num_items)
         if status != layout.OK:
             raise SchemaError(_REFUSALS[status])
 

@@ -23,6 +23,7 @@ from recollect.agent.storages.experience.schema import (
     Path,
     Place,
     Schema,
+    check_frame_stacks,
     check_keys,
     plan_schema,
     to_numpy,
@@ -45,23 +46,13 @@ class SequenceShape:
     overlap: int
 
 
-@dataclass
 class _Source:
     """One feeder of the store: its first lane, and the steps of its own stream received so far."""
 
-    lane: int
-    received: int = 0
-
-
-@dataclass(frozen=True)
-class Appended:
-    """What an insert did: its lanes, and their first and head steps before it."""
-
-    lane: int
-    num_lanes: int
-    num_steps: int
-    first: int
-    head: int
+    def __init__(self, lane: int, num_envs: int, received: int) -> None:
+        self.lane = lane
+        self.received = received
+        self.one_step = np.array([lane, num_envs, 0, 1], np.int64)
 
 
 class LaneStore:
@@ -105,6 +96,7 @@ class LaneStore:
         self._frame_stack = frame_stack
         self._on_relayout = on_relayout
         self._pool = ArrayPool()
+        check_frame_stacks(frame_stack)
         self._sources: dict[Hashable, _Source] = {}
         self._vacant_lanes: list[int] = []
         self._ring: LaneRing | None = None
@@ -113,6 +105,7 @@ class LaneStore:
         self._plan: OutputPlan | None = None
         self._shifted_plan: OutputPlan | None = None
         self._warned_of_cuts = False
+        self._has_starts = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
 
@@ -164,36 +157,48 @@ class LaneStore:
             self._discard()
             raise
 
-    def insert(
-        self, sample: Mapping[str, Any], source: Hashable, num_steps: int | None, first_step: int | None
-    ) -> Appended | None:
-        """Append a sample `[num_envs, ...]`, or `num_steps` of them `[num_steps, num_envs, ...]`.
+    def insert(self, sample: Mapping[str, Any]) -> None:
+        """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
+        first = self._sources.get(0)
+        if first is None or self._intake is None or self._ring is None:
+            self.insert_slice(_with_time(sample), 0, 1, None)
+            return
+        addresses, alive = self._intake.read(sample)
+        hidden = self._intake.read_hidden(sample, None) if self.sequence is not None else []
+        self._append(self._ring, first, first.one_step, addresses, hidden)
+        del alive
 
-        Everything is checked before anything changes. Returns None if all steps were there already.
-        """
+    def insert_slice(
+        self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None
+    ) -> None:
+        """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already."""
         was_built = self._ring is not None
         try:
-            self.build(sample, 1 if num_steps is None else 2)
+            self.build(sample, 2)
             assert self._intake is not None
-            addresses, alive = self._intake.read(sample, num_steps)
+            addresses, alive = self._intake.read_slice(sample, num_steps)
             hidden = self._intake.read_hidden(sample, num_steps) if self.sequence is not None else []
-            count = 1 if num_steps is None else num_steps
-            known = self._sources.get(source)
-            if known is None or first_step is not None:
-                self.ring.check(addresses, count * self.num_envs)
-                known = self._sources.get(source) or self._join(source, first_step or 0)
-            appended = self._append(known, addresses, hidden, count, first_step)
+            self.ring.check(addresses, num_steps * self.num_envs)
+            known = self._sources.get(source) or self._join(source, first_step or 0)
         except RecollectError:
             if not was_built:
                 self._discard()
             raise
+        begin = 0
+        if first_step is not None:
+            begin = min(max(0, known.received - first_step), num_steps)
+            if first_step > known.received:
+                self.ring.cut(known.lane, self.num_envs)
+                known.received = first_step
+        if begin < num_steps:
+            span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
+            self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
         del alive
-        return appended
 
-    def write_ahead(self, key: str, values: Any) -> Appended:
+    def write_ahead(self, key: str, values: Any) -> int:
         """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
 
-        The cursor stays. What lay in those slots is forgotten.
+        The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
         """
         schema = self.ring.schema
         columns: dict[Path, tuple[Leaf, Place | None]] = {
@@ -217,11 +222,8 @@ class LaneStore:
                     f"{leaf.dtype}, got {array.shape} and {array.dtype}"
                 )
         lane = next(iter(self._sources.values())).lane if self._sources else 0
-        appended = Appended(
-            lane, self.num_envs, num_steps, int(self.ring.firsts[lane]), int(self.ring.heads[lane])
-        )
         self.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
-        return appended
+        return num_steps
 
     def release(self, source: Hashable) -> None:
         """Let the lanes of a source that left be taken by the next one that joins."""
@@ -251,13 +253,20 @@ class LaneStore:
                 self.ring.forget(lane, self.ring.heads[lane])
         if isinstance(self.starts, Sequences):
             self.starts.restart(self.ring)
+        self._has_starts = False
         self._on_relayout(self.ring, self.ring)
+
+    def check_drawable(self) -> None:
+        """Refuse to draw where there is nothing to draw."""
+        if not self._has_starts:
+            if draw_kernels.count_starts(self.ring.header, self.starts.table, NO_FLOORS) == 0:
+                raise self._nothing_to_draw()
+            self._has_starts = True
 
     def draw(self, uniforms: np.ndarray, floors: np.ndarray = NO_FLOORS) -> np.ndarray:
         """Draw starts with equal chances: ids int64 [batch]."""
         ids = np.empty(len(uniforms), np.int64)
-        if not draw_kernels.draw_uniform(self.ring.header, self.starts.table, floors, uniforms, ids):
-            raise self.nothing_to_draw()
+        draw_kernels.draw_uniform(self.ring.header, self.starts.table, floors, uniforms, ids)
         return ids
 
     def draw_steps(self, uniforms: np.ndarray) -> np.ndarray:
@@ -266,7 +275,7 @@ class LaneStore:
         draw_kernels.draw_uniform(self.ring.header, self._any_step.table, NO_FLOORS, uniforms, ids)
         return ids
 
-    def nothing_to_draw(self) -> StorageError:
+    def _nothing_to_draw(self) -> StorageError:
         """The error for a draw from a store that has no start."""
         if self.sequence is not None:
             return StorageError(
@@ -320,25 +329,15 @@ class LaneStore:
         return nest(arrays)
 
     def _append(
-        self, source: _Source, addresses: list[int], hidden: list[np.ndarray], count: int, first_step: int | None
-    ) -> Appended | None:
-        ring, lane = self.ring, source.lane
-        begin = 0
-        if first_step is not None:
-            begin = min(max(0, source.received - first_step), count)
-            if first_step > source.received:
-                ring.cut(lane, self.num_envs)
-                source.received = first_step
-        if begin == count:
-            return None
-        appended = Appended(lane, self.num_envs, count - begin, int(ring.firsts[lane]), int(ring.heads[lane]))
-        ring.append(lane, self.num_envs, addresses, num_steps=count, begin=begin)
+        self, ring: LaneRing, source: _Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
+    ) -> None:
+        head = int(ring.heads[source.lane])
+        ring.append(span, addresses)
         if isinstance(self._starts, Sequences):
-            self._starts.keep(lane, appended.head, [states[begin:] for states in hidden])
-        source.received += count - begin
-        if ring.num_cuts and not self._warned_of_cuts:
+            self._starts.keep(source.lane, head, hidden)
+        source.received += int(ring.heads[source.lane]) - head
+        if not self._warned_of_cuts and ring.num_cuts:
             self._warn_of_cuts()
-        return appended
 
     def _warn_of_cuts(self) -> None:
         num_steps, num_cuts = int(self.ring.heads.sum()), self.ring.num_cuts
@@ -359,7 +358,7 @@ class LaneStore:
         else:
             lane = self.ring.num_lanes
             self._relayout(lane // self.num_envs + 1, self.size)
-        self._sources[source] = _Source(lane, first_step)
+        self._sources[source] = _Source(lane, self.num_envs, first_step)
         return self._sources[source]
 
     def _relayout(self, num_groups: int, size: int) -> None:
@@ -386,6 +385,7 @@ class LaneStore:
 
     def _set_ring(self, ring: LaneRing) -> None:
         old, self._ring = self._ring, ring
+        self._has_starts = False
         assert self._intake is not None
         ring.bind_inputs(self._intake.positions)
         self._plan = OutputPlan(ring, self._pool)
@@ -447,3 +447,13 @@ class LaneStore:
             values[elsewhere] = 0
             states[path] = torch.from_numpy(values)
         return states
+
+
+def _with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every array of a sample a time axis of one step."""
+    if not isinstance(sample, Mapping):
+        raise SchemaError(f"a sample must be a dict of arrays, got {type(sample).__name__}")
+    return {
+        key: _with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
+        for key, value in sample.items()
+    }

@@ -186,12 +186,21 @@ def check_keys(sample: Mapping[str, Any], allowed: tuple[str, ...], *, recurrent
     for key in sample:
         if key not in known:
             raise SchemaError(f"unknown key {key!r} in a sample; {closest(str(key), known)}")
-    required = (*REQUIRED, keys.DONE, keys.RHS) if recurrent else REQUIRED
+    required = (*REQUIRED, keys.DONE) if recurrent else REQUIRED
     missing = [key for key in required if key not in sample]
     if missing:
         raise SchemaError(f"a sample lacks {', '.join(missing)}; it has {', '.join(map(str, sample))}")
     if keys.NEXT_RHS in sample and keys.RHS not in sample:
         raise SchemaError(f"a sample has {keys.NEXT_RHS} but lacks {keys.RHS}")
+
+
+def check_frame_stacks(frame_stack: FrameStacks) -> None:
+    """Refuse depths that are no whole number of at least 1."""
+    declared = frame_stack.values() if isinstance(frame_stack, Mapping) else [frame_stack]
+    for value in declared:
+        depth = value[0] if isinstance(value, tuple) else value
+        if depth is not None and (not isinstance(depth, int) or not 1 <= depth <= 255):
+            raise ConfigError(f"frame_stack depth must be a whole number from 1 to 255, got {depth!r}")
 
 
 def parse_frame_stacks(frame_stack: FrameStacks, observation: list[Leaf]) -> dict[Path, tuple[int, int]]:
@@ -212,7 +221,7 @@ def parse_frame_stacks(frame_stack: FrameStacks, observation: list[Leaf]) -> dic
             raise ConfigError(f"frame_stack names {name}, but the observation has {sorted(shapes)}")
         depth, axis = value if isinstance(value, tuple) else (value, 0)
         shape = shapes[path]
-        if not 1 <= depth <= 255 or not -len(shape) <= axis < len(shape) or shape[axis] % depth:
+        if not -len(shape) <= axis < len(shape) or shape[axis] % depth:
             raise ConfigError(
                 f"frame_stack of {name}: {depth} frames along axis {axis} do not divide its shape {shape}"
             )
@@ -236,7 +245,7 @@ def plan_schema(
     stacks = parse_frame_stacks(frame_stack, leaves[keys.OBS])
     carried = [key for key, follower in _NEXT_OF.items() if follower in leaves]
     if recurrent:
-        schema.hidden = leaves[keys.RHS]
+        schema.hidden = leaves.get(keys.RHS, [])
         carried = [keys.OBS]
     for key in carried:
         _check_twins(leaves[key], leaves[_NEXT_OF[key]])

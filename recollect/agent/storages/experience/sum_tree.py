@@ -1,47 +1,49 @@
-"""`SumTree`: priorities of slots, drawn in proportion, exact in sums and minima."""
+"""`SumTree`: priorities of the steps that rows may start at, drawn in proportion."""
 
 from typing import Any
 
 import numpy as np
 
-from recollect.agent.storages.experience import tree_kernels
+from recollect.agent.storages.experience import priority_kernels, tree_kernels
+from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import anonymous
+from recollect.agent.storages.experience.sequences import Starts
 from recollect.errors import SchemaError
 
 
 class SumTree:
-    """Priorities `(error + epsilon) ** alpha` over slots.
+    """Priorities `(error + epsilon) ** alpha` over the slots of a ring.
 
-    Raw errors are kept beside the tree, so that alpha and epsilon can change; with alpha 0 all
+    Raw errors are kept beside the tree, so that alpha and epsilon can change. With alpha 0 all
     priorities are equal, and there is no tree at all.
 
     Parameters
     ----------
-    num_leaves : int
-        Number of slots.
+    ring : LaneRing
+        Whose slots the priorities are of.
+    starts : Starts
+        Which of its steps rows may start at.
     alpha, epsilon : float
         Exponent of the priorities, and what is added to each error.
 
     Attributes
     ----------
-    errors : float32 [num_leaves]
+    errors : float32 [num_slots]
         The error last given to each slot.
     nodes_visited : int
         Nodes that draws have read so far.
     """
 
-    def __init__(self, num_leaves: int, alpha: float, epsilon: float) -> None:
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.nodes_visited = 0
+    def __init__(self, ring: LaneRing, starts: Starts, alpha: float, epsilon: float) -> None:
+        num_leaves = ring.num_lanes * ring.num_slots
         self.errors: np.ndarray = anonymous(4 * num_leaves)[: 4 * num_leaves].view(np.float32)
-        sizes = [_padded(num_leaves)]
-        while sizes[-1] > tree_kernels.FANOUT:
-            sizes.append(_padded(sizes[-1] // tree_kernels.FANOUT))
-        sizes.append(1)
-        self._offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._sums: np.ndarray | None = None
-        self._mins: np.ndarray | None = None
+        self.nodes_visited = 0
+        self._ring = ring
+        self._starts = starts
+        self._seen = np.stack([ring.firsts, ring.heads])
+        self._offsets = _level_offsets(num_leaves)
+        self._nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
+        self.rescale(alpha, epsilon)
 
     @property
     def is_flat(self) -> bool:
@@ -51,90 +53,112 @@ class SumTree:
     @property
     def total(self) -> float:
         """Sum of all priorities."""
-        sums, _ = self._nodes()
-        return float(sums[self._offsets[-2]])
+        return float(self._nodes[0][self._offsets[-2]])
 
     @property
     def smallest_positive(self) -> float:
         """Smallest positive priority, 0 if there is none."""
-        _, mins = self._nodes()
-        return float(mins[self._offsets[-2] - self._offsets[1]])
+        return float(self._nodes[1][self._offsets[-2] - self._offsets[1]])
 
-    def admit(self, leaves: np.ndarray, error: float) -> None:
-        """Give the slots `leaves` the error of new data."""
-        self.errors[leaves] = error
-        if not self.is_flat:
-            priority = float(self.priority(np.float32(error)))
-            tree_kernels.set_leaves(*self._nodes(), self._offsets, leaves, priority)
-
-    def remove(self, leaves: np.ndarray) -> None:
-        """Make the slots `leaves` undrawable."""
-        if not self.is_flat:
-            tree_kernels.set_leaves(*self._nodes(), self._offsets, leaves, 0.0)
-
-    def update(self, leaves: np.ndarray, errors: np.ndarray) -> None:
-        """Set the errors of `leaves` [count]; of duplicates the largest wins."""
-        tree_kernels.keep_errors(self.errors, leaves, errors)
-        if not self.is_flat:
-            tree_kernels.apply_errors(
-                *self._nodes(), self._offsets, self.errors, leaves, self.epsilon, self.alpha
-            )
-
-    def rescale(self, alpha: float, epsilon: float, leaves: np.ndarray) -> None:
-        """Take other parameters and compute the priorities of the drawable `leaves` anew."""
+    def rescale(self, alpha: float, epsilon: float) -> None:
+        """Take other parameters and compute all priorities anew."""
         self.alpha, self.epsilon = alpha, epsilon
-        self._sums = self._mins = None
+        num_nodes = 0 if self.is_flat else int(self._offsets[-1])
+        num_inner = 0 if self.is_flat else num_nodes - int(self._offsets[1])
+        # Page-aligned, so that the eight children of a node share a cache line.
+        sums = anonymous(8 * num_nodes)[: 8 * num_nodes].view(np.float64)
+        mins = anonymous(8 * num_inner)[: 8 * num_inner].view(np.float64)
+        self._nodes = (sums, mins, self._offsets)
         if not self.is_flat:
-            sums, mins = self._nodes()
-            sums[leaves] = self.priority(self.errors[leaves])
-            tree_kernels.rebuild(sums, mins, self._offsets)
+            slots = self._starts.slots(self._ring)
+            sums[slots] = self._priority(self.errors[slots])
+            tree_kernels.rebuild(*self._nodes)
 
-    def draw(self, uniforms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Draw a leaf for each stratum: leaves int64 [batch] and their priorities float64 [batch]."""
-        leaves, priorities = np.empty(len(uniforms), np.int64), np.empty(len(uniforms))
-        sums, _ = self._nodes()
-        self.nodes_visited += tree_kernels.draw(sums, self._offsets, uniforms, leaves, priorities)
-        return leaves, priorities
+    def take_over(self, old: "SumTree", old_ring: LaneRing) -> None:
+        """Take the errors of the same steps in the ring that this one replaces."""
+        ring = self._ring
+        slots = self._starts.slots(ring)
+        lanes, offsets = np.divmod(slots, ring.num_slots)
+        newest = ring.heads[lanes] - 1
+        numbers = newest - (newest - offsets) % ring.num_slots
+        self.errors[slots] = old.errors[lanes * old_ring.num_slots + numbers % old_ring.num_slots]
+        self.rescale(self.alpha, self.epsilon)
 
-    def range_totals(self, ranges: np.ndarray) -> tuple[np.ndarray, float]:
-        """Running sums over `ranges` [num_ranges, 2] of leaves, and their smallest positive priority."""
-        cumulative, smallest = np.empty(len(ranges)), np.empty(1)
-        self.nodes_visited += tree_kernels.range_totals(
-            *self._nodes(), self._offsets, ranges, cumulative, smallest
+    def follow(self, default_error: float) -> None:
+        """Give steps that are new in the ring the error of new data; drop those overwritten."""
+        priority_kernels.follow(
+            self._ring.header,
+            self._starts.table,
+            self._seen,
+            *self._nodes,
+            self.errors,
+            default_error,
+            self._priority(np.float32(default_error)),
         )
-        return cumulative, float(smallest[0])
 
-    def draw_in_ranges(
-        self, ranges: np.ndarray, cumulative: np.ndarray, uniforms: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """As `draw`, but only from the leaves in `ranges`, whose `range_totals` are `cumulative`."""
-        leaves, priorities = np.empty(len(uniforms), np.int64), np.empty(len(uniforms))
-        sums, _ = self._nodes()
-        self.nodes_visited += tree_kernels.draw_in_ranges(
-            sums, self._offsets, ranges, cumulative, uniforms, leaves, priorities
+    def draw(
+        self, uniforms: np.ndarray, beta: float, floors: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Draw starts in proportion to their priorities; None if all of these are 0.
+
+        Parameters
+        ----------
+        uniforms : float64 [batch]
+            Numbers in [0, 1); overwritten.
+        beta : float
+            Exponent of the weights.
+        floors : int64 [num_lanes] or [0]
+            Oldest step of each lane that may be drawn, if not all may.
+
+        Returns
+        -------
+        ids : int64 [batch]
+            The starts.
+        weights : float32 [batch, 1]
+            Their weights, relative to the largest of all that may be drawn.
+        """
+        ids, weights = np.empty(len(uniforms), np.int64), np.empty((len(uniforms), 1), np.float32)
+        header, flat_weights = self._ring.header, weights.reshape(-1)
+        if len(floors) == 0:
+            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, flat_weights)
+        else:
+            visited = priority_kernels.draw_recent(
+                header, self._starts.table, floors, *self._nodes, uniforms, beta, ids, flat_weights
+            )
+        if visited == priority_kernels.NO_MASS:
+            return None
+        self.nodes_visited += visited
+        return ids, weights
+
+    def update(self, ids: np.ndarray, errors: np.ndarray) -> int:
+        """Record the errors float32 [batch] of starts; returns how many are no longer stored."""
+        num_stale: int = priority_kernels.update(
+            self._ring.header,
+            self._starts.table,
+            ids,
+            errors,
+            *self._nodes,
+            self.errors,
+            self.epsilon,
+            self.alpha,
         )
-        return leaves, priorities
+        if num_stale == priority_kernels.BAD_ERROR:
+            raise SchemaError(
+                "a TD error is negative, NaN or infinite; give finite absolute errors, e.g. (q - target).abs()"
+            )
+        return num_stale
 
-    def priority(self, error: Any) -> Any:
-        """Priority of one or more errors, in float64."""
+    def _priority(self, error: Any) -> Any:
         return np.power(np.asarray(error, np.float64) + self.epsilon, self.alpha)
 
-    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        if self._sums is None or self._mins is None:
-            num_nodes = int(self._offsets[-1])
-            num_inner = num_nodes - int(self._offsets[1])
-            # Page-aligned, so that the eight children of a node share a cache line.
-            self._sums = anonymous(8 * num_nodes)[: 8 * num_nodes].view(np.float64)
-            self._mins = anonymous(8 * num_inner)[: 8 * num_inner].view(np.float64)
-        return self._sums, self._mins
 
-
-def check_errors(errors: np.ndarray) -> None:
-    """Refuse errors that are negative, NaN or infinite."""
-    if tree_kernels.check_errors(errors) != tree_kernels.OK:
-        raise SchemaError(
-            "a TD error is negative, NaN or infinite; give finite absolute errors, e.g. (q - target).abs()"
-        )
+def _level_offsets(num_leaves: int) -> np.ndarray:
+    """Where each level's nodes start, every level padded to whole cache lines."""
+    sizes = [_padded(num_leaves)]
+    while sizes[-1] > tree_kernels.FANOUT:
+        sizes.append(_padded(sizes[-1] // tree_kernels.FANOUT))
+    sizes.append(1)
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _padded(count: int) -> int:

@@ -8,13 +8,12 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
-from recollect.agent.storages.experience import draw_kernels
 from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import NO_FLOORS, Appended
-from recollect.agent.storages.experience.sum_tree import SumTree, check_errors
+from recollect.agent.storages.experience.lane_store import NO_FLOORS
+from recollect.agent.storages.experience.sum_tree import SumTree
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.replay_buffer import StoreOptions, check_number
-from recollect.errors import SchemaError
+from recollect.errors import SchemaError, StorageError
 
 _STALE: Final = "stale_priorities"
 
@@ -107,29 +106,23 @@ class PERBuffer(NStepReplayBuffer):
                     f'prioritised replay needs the TD errors of a batch at info["{keys.ALGORITHM}"]["{keys.ERRORS}"]'
                 )
             return info
-        ids = _as_array(batch[keys.IDXS], np.int64).ravel()
+        ids = np.ascontiguousarray(_as_array(batch[keys.IDXS], np.int64).ravel())
         values = self._one_error_a_row(_as_array(errors, np.float32), len(ids))
-        check_errors(values)
         with self._store.lock:
-            num_stale = self._update(ids, values)
+            if self.tree is None:
+                raise StorageError("the storage is empty: insert data before setting priorities")
+            num_stale = self.tree.update(ids, values)
         self.num_stale += num_stale
         info.setdefault(keys.STORAGE, {})[_STALE] = num_stale
         return info
 
-    def _update(self, ids: np.ndarray, errors: np.ndarray) -> int:
-        """Record errors; returns the number of steps that are no longer there."""
-        assert self.tree is not None
-        slots, kept = np.empty_like(ids), np.empty_like(ids)
-        count = draw_kernels.ids_to_slots(self._store.ring.header, self._store.starts.table, ids, slots, kept)
-        if count < len(ids):
-            slots, errors = slots[:count], errors[kept[:count]]
-        self.tree.update(slots, errors)
-        return len(ids) - count
-
     def _one_error_a_row(self, errors: np.ndarray, num_rows: int) -> np.ndarray:
         """Errors as float32 [rows]; those of sequences' steps are mixed over time."""
-        if self._store.sequence is not None and errors.ndim > 1 and errors.shape[1] > 1:
-            errors = self.get_sequence_priority(errors.reshape(num_rows, -1)).astype(np.float32)
+        if self._store.sequence is not None and errors.ndim > 1 and len(errors) == num_rows:
+            if errors.shape[2:] in ((), (1,)):
+                # Whatever is wrong with one step's error is wrong with the mixture.
+                _refuse_negative(errors)
+                errors = self.get_sequence_priority(errors).astype(np.float32)
         if errors.size != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {errors.shape}")
         return np.ascontiguousarray(errors.ravel())
@@ -142,49 +135,23 @@ class PERBuffer(NStepReplayBuffer):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Draw from the steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
-        tree, ring = self.tree, self._store.ring
-        weights = np.ones((num_rows, 1), np.float32)
-        if tree is None or tree.is_flat:
-            return self._store.draw(uniforms, floors), {keys.PER_WEIGHTS: weights}
-        if len(floors) == 0:
-            total, smallest = tree.total, tree.smallest_positive
-        else:
-            ranges = np.empty((2 * ring.num_lanes, 2), np.int64)
-            draw_kernels.recent_slots(ring.header, self._store.starts.table, floors, ranges)
-            cumulative, smallest = tree.range_totals(ranges)
-            total = cumulative[-1]
-        if total <= 0.0:
-            return self._store.draw(uniforms, floors), {keys.PER_WEIGHTS: weights}
-        if len(floors) == 0:
-            slots, priorities = tree.draw(uniforms)
-        else:
-            slots, priorities = tree.draw_in_ranges(ranges, cumulative, uniforms)
-        weights[:, 0] = (smallest / priorities) ** self.beta
-        draw_kernels.slots_to_ids(ring.header, slots)
-        return slots, {keys.PER_WEIGHTS: weights}
-
-    def _on_append(self, appended: Appended) -> None:
-        super()._on_append(appended)
         assert self.tree is not None
-        ring = self._store.ring
-        most = appended.num_lanes * (min(appended.num_steps, ring.num_slots) + 1) + 1
-        admitted, removed = np.empty(most, np.int64), np.empty(most, np.int64)
-        span = np.array([appended.lane, appended.num_lanes, appended.first, appended.head], np.int64)
-        count = draw_kernels.follow_append(ring.header, self._store.starts.table, span, admitted, removed)
-        if removed[0] >= 0:
-            self.tree.remove(removed[: int(np.argmin(removed >= 0))])
-        self.tree.admit(admitted[:count], self.default_error)
+        drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
+        if drawn is None:
+            weights = np.ones((num_rows, 1), np.float32)
+            return self._store.draw(uniforms, floors), {keys.PER_WEIGHTS: weights}
+        return drawn[0], {keys.PER_WEIGHTS: drawn[1]}
+
+    def _on_append(self) -> None:
+        super()._on_append()
+        assert self.tree is not None
+        self.tree.follow(self.default_error)
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         super()._on_relayout(old, new)
-        tree = SumTree(new.num_lanes * new.num_slots, self.alpha, self.epsilon)
-        slots = self._store.starts.slots(new)
+        tree = SumTree(new, self._store.starts, self.alpha, self.epsilon)
         if old is not None and self.tree is not None:
-            lanes, offsets = np.divmod(slots, new.num_slots)
-            newest = new.heads[lanes] - 1
-            numbers = newest - (newest - offsets) % new.num_slots
-            tree.errors[slots] = self.tree.errors[lanes * old.num_slots + numbers % old.num_slots]
-        tree.rescale(self.alpha, self.epsilon, slots)
+            tree.take_over(self.tree, old)
         self.tree = tree
 
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
@@ -202,7 +169,12 @@ class PERBuffer(NStepReplayBuffer):
         epsilon = self.epsilon if epsilon is None else check_number("epsilon", epsilon, 0.0)
         self.alpha, self.epsilon = alpha, epsilon
         if self.tree is not None:
-            self.tree.rescale(alpha, epsilon, self._store.starts.slots(self._store.ring))
+            self.tree.rescale(alpha, epsilon)
+
+
+def _refuse_negative(errors: np.ndarray) -> None:
+    if not (np.isfinite(errors).all() and (errors >= 0).all()):
+        raise SchemaError("a TD error is negative, NaN or infinite; give finite absolute errors")
 
 
 def _as_array(values: Any, dtype: type[np.generic]) -> np.ndarray:

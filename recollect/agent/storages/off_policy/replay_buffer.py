@@ -16,7 +16,6 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import (
     NO_FLOORS,
     ONE_STEP,
-    Appended,
     LaneStore,
     SequenceShape,
 )
@@ -208,7 +207,9 @@ class ReplayBuffer(Storage):
 
     def insert_transition(self, sample: Mapping[str, Any]) -> None:
         """Store one step of every env, arrays or tensors `[num_envs, ...]`."""
-        self._insert(sample, 0, None, None)
+        with self._store.lock:
+            self._store.insert(sample)
+            self._on_append()
 
     def insert_data_slice(
         self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
@@ -227,7 +228,9 @@ class ReplayBuffer(Storage):
         """
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
             raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
-        self._insert(new_data, source, len(new_data[keys.REWARD]), first_step)
+        with self._store.lock:
+            self._store.insert_slice(new_data, source, len(new_data[keys.REWARD]), first_step)
+            self._on_append()
 
     def insert_single_tensor_slice(
         self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any
@@ -244,9 +247,9 @@ class ReplayBuffer(Storage):
             Values of the steps to come.
         """
         with self._store.lock:
-            written = self._store.write_ahead(tensor_key, tensor_values)
-            self._on_append(written)
-            return written.num_steps
+            num_steps = self._store.write_ahead(tensor_key, tensor_values)
+            self._on_append()
+            return num_steps
 
     def release_source(self, source: Hashable) -> None:
         """Say that a source has left; the next one that joins takes its lanes."""
@@ -343,16 +346,9 @@ class ReplayBuffer(Storage):
         """Tell the storage the TD errors of a batch; without priorities nothing happens."""
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
 
-    def _insert(
-        self, sample: Mapping[str, Any], source: Hashable, num_steps: int | None, first_step: int | None
-    ) -> None:
-        with self._store.lock:
-            appended = self._store.insert(sample, source, num_steps, first_step)
-            if appended is not None:
-                self._on_append(appended)
-
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
         with self._store.lock:
+            self._store.check_drawable()
             ids, extras = self._draw(num_rows, k, num_batches)
             rows = self._rows(ids) if self._store.sequence is None else self._sequence_rows(ids)
             rows[(keys.IDXS,)] = torch.from_numpy(ids)
@@ -400,8 +396,8 @@ class ReplayBuffer(Storage):
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
 
-    def _on_append(self, appended: Appended) -> None:
-        """Follow an append: parts that keep something for each slot bring it up to date."""
+    def _on_append(self) -> None:
+        """Follow the cursors: parts that keep something for each slot bring it up to date."""
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""

@@ -1,16 +1,24 @@
 """Every buffer against the reference model, over random programs that make all pairs of features meet."""
 
 import os
+from dataclasses import replace
 from math import ceil
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.programs import (
+    FEATURES,
     MAX_OPERATIONS,
+    Change,
     Features,
+    Insert,
+    Program,
+    Sample,
     covering_rows,
+    make_config,
     make_program,
     pairs_of,
     possible_pairs,
@@ -42,6 +50,33 @@ def num_programs() -> int:
 @given(data=st.data())
 def test_program(features: Features, data: st.DataObject) -> None:
     run(data.draw(programs(features)))
+
+
+LARGE: list[Features] = [
+    {"buffer": "ere", "priorities": "mixed", "recent": "window", "envs": "several"},
+    {"buffer": "per", "priorities": "mixed", "unit": "sequences", "envs": "several"},
+    {"buffer": "nstep", "observation": "odd_frames", "n_step": "several"},
+    *({"buffer": "her", "strategy": name} for name in FEATURES["strategy"]),
+]
+
+
+@pytest.mark.parametrize("wanted", LARGE, ids=lambda wanted: "-".join(wanted.values()))
+def test_large_store(wanted: Features) -> None:
+    """Many short episodes in long lanes: deeper trees and longer indices than the programs have."""
+    features = next(row for row in ROWS if wanted.items() <= row.items() and row["sources"] == "one")
+    config = make_config(features, np.random.default_rng(1))
+    config = replace(
+        config,
+        settings=replace(config.settings, max_size=230, num_envs=3 if wanted.get("envs") else 1),
+        stream=replace(config.stream, end_probability=0.4),
+    )
+    sample = Sample(num_batches=3, batch_size=64, num_epochs=1, is_trained=True, is_fed=False)
+    operations = [
+        operation
+        for num_steps in (100, 50, 120, 90)
+        for operation in (Insert(0, num_steps, num_steps == 50, None, False), sample)
+    ]
+    run(Program(config, (*operations, Change("max_size", 300), sample, operations[0], sample), 1))
 
 
 def test_rows_cover_every_pair_of_features() -> None:

@@ -17,7 +17,7 @@ from tests.streams import FrameStack, ObservationKind, SourceStream, StreamKind,
 NUM_ENVS = 2
 NUM_STEPS = 3
 OBSERVATION = ObservationKind({"/pixels": ("uint8", (2, 3)), "/speed": ("float32", (3,))}, has_goals=True)
-STACKED = ObservationKind({}, stack=FrameStack(3, 0, "first", "uint8", (4,), few_values=False))
+STACKED = ObservationKind({}, {"": FrameStack(3, 0, "first", "uint8", (4,), few_values=False)})
 OPTIONAL = frozenset([keys.DONE, keys.NEXT_TERMINATED, keys.IREWARD, keys.RHS, keys.NEXT_RHS])
 Sample = dict[str, Any]
 
@@ -320,6 +320,8 @@ BAD_PARAMETERS: list[tuple[str, str, Any]] = [
     ("nstep", "n_step", -1),
     ("nstep", "n_step", 1.5),
     ("nstep", "n_step", "two"),
+    ("nstep", "n_step", float("nan")),
+    ("nstep", "n_step", None),
     ("per", "alpha", -0.1),
     ("per", "alpha", float("nan")),
     ("per", "beta", -0.1),
@@ -332,6 +334,7 @@ BAD_PARAMETERS: list[tuple[str, str, Any]] = [
     ("replay", "max_size", 0),
     ("replay", "max_size", -3),
     ("replay", "max_size", 2.5),
+    ("replay", "max_size", float("inf")),
     ("sequences", "max_size", 1),
     ("replay", "gamma", float("nan")),
     ("replay", "gamma", -0.1),

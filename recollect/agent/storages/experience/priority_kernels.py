@@ -1,0 +1,217 @@
+"""Kernels of prioritised draws: follow the ring, draw ids with weights, take errors back.
+
+Each does its whole job in one call. `nodes` stands for the tree's sums, minima and offsets.
+"""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of
+from recollect.agent.storages.experience.draw_kernels import starts_of as _starts_of
+from recollect.agent.storages.experience.ring_layout import (
+    A_BASE,
+    A_LENGTH,
+    A_STRIDE,
+    H_NUM_LANES,
+    H_SLOTS,
+    ID_MASK,
+    ID_SHIFT,
+    KERNEL,
+)
+from recollect.agent.storages.experience.tree_kernels import (
+    SHIFT,
+    draw_in_range,
+    pick_child,
+    priority_of,
+    range_total,
+    refresh,
+)
+
+# What a draw answers when all priorities are 0, and an update when an error is negative or not finite.
+NO_MASS = -1
+BAD_ERROR = -1
+
+_f32 = nb.float32[::1]
+_f64 = nb.float64[::1]
+_i64 = nb.int64[::1]
+_table = nb.int64[:, ::1]
+
+
+@nb.njit(**KERNEL)
+def _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touched):
+    """Take the priority of starts that were drawable and are no longer stored."""
+    stride, slots = starts[A_STRIDE, lane], header[H_SLOTS]
+    number = first_start(starts, lane, seen[0, lane])
+    while number < min(first, seen[1, lane] - starts[A_LENGTH, lane] + 1):
+        slot = lane * slots + number % slots
+        sums[slot] = 0.0
+        touched[num_touched] = slot
+        num_touched += 1
+        number += stride
+    return num_touched
+
+
+@nb.njit(nb.void(_i64, _table, _table, _f64, _f64, _i64, _f32, nb.float32, nb.float64), **KERNEL)
+def follow(header, starts, seen, sums, mins, offsets, errors, default_error, default_priority):
+    """Give new starts the priority of new data, and take it from overwritten ones.
+
+    Parameters
+    ----------
+    seen : int64 [2, num_lanes]
+        First and head steps of each lane when this was last called; brought up to date.
+    sums, mins : float64
+        The tree, or empty where all priorities are equal.
+    """
+    num_steps = 0
+    for lane in range(header[H_NUM_LANES]):
+        num_steps += oldest_of(header, lane) - seen[0, lane] + head_of(header, lane) - seen[1, lane] + 2
+    if num_steps == 2 * header[H_NUM_LANES]:
+        return
+    touched = np.empty(num_steps, np.int64)
+    num_touched = 0
+    slots = header[H_SLOTS]
+    has_tree = len(sums) > 0
+    for lane in range(header[H_NUM_LANES]):
+        first, head, length = oldest_of(header, lane), head_of(header, lane), starts[A_LENGTH, lane]
+        if has_tree:
+            num_touched = _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touched)
+        number = first_start(starts, lane, max(first, seen[1, lane] - length + 1))
+        while number + length <= head:
+            slot = lane * slots + number % slots
+            errors[slot] = default_error
+            if has_tree:
+                sums[slot] = default_priority
+                touched[num_touched] = slot
+                num_touched += 1
+            number += starts[A_STRIDE, lane]
+        seen[0, lane], seen[1, lane] = first, head
+    if has_tree:
+        refresh(sums, mins, offsets, touched, num_touched)
+
+
+@nb.njit(**KERNEL)
+def _finish(header, sums, smallest, beta, ids, weights):
+    """Turn drawn slots into ids, and their priorities into weights."""
+    slots = header[H_SLOTS]
+    for item in range(len(ids)):
+        slot = ids[item]
+        weights[item] = (smallest / sums[slot]) ** beta
+        lane = slot // slots
+        newest = head_of(header, lane) - 1
+        ids[item] = (lane << ID_SHIFT) | (newest - (newest - (slot - lane * slots)) % slots)
+
+
+@nb.njit(nb.int64(_i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
+def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
+    """Draw one start for each of `batch` equal strata of all priorities; returns the nodes visited.
+
+    The batch walks the tree level by level, so that its cache misses overlap.
+
+    Parameters
+    ----------
+    uniforms : float64 [batch]
+        Numbers in [0, 1); overwritten.
+    ids, weights : [batch]
+        Out: the starts drawn, and their weights relative to the largest of the store.
+    """
+    batch, top = len(uniforms), len(offsets) - 2
+    total = sums[offsets[top]]
+    if total <= 0.0:
+        return NO_MASS
+    for item in range(batch):
+        uniforms[item] = (item + uniforms[item]) / batch * total
+        ids[item] = 0
+    for level in range(top - 1, -1, -1):
+        for item in range(batch):
+            child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
+            ids[item] = (ids[item] << SHIFT) + child
+            uniforms[item] = left
+    _finish(header, sums, mins[offsets[top] - offsets[1]], beta, ids, weights)
+    return batch * top
+
+
+@nb.njit(**KERNEL)
+def _recent_ranges(header, starts, floors, ranges):
+    """Ranges of slots `[2 * num_lanes, 2]` that hold the starts of each lane from its floor on."""
+    slots = header[H_SLOTS]
+    for lane in range(header[H_NUM_LANES]):
+        begin, count = _starts_of(header, starts, floors, lane)
+        offset = lane * slots
+        ranges[2 * lane : 2 * lane + 2, :] = offset
+        if count > 0:
+            begin_slot, end_slot = begin % slots, (head_of(header, lane) - 1) % slots + 1
+            if begin_slot < end_slot:
+                ranges[2 * lane, 0], ranges[2 * lane, 1] = offset + begin_slot, offset + end_slot
+            else:
+                ranges[2 * lane, 1] = offset + end_slot
+                ranges[2 * lane + 1, 0], ranges[2 * lane + 1, 1] = offset + begin_slot, offset + slots
+
+
+@nb.njit(nb.int64(_i64, _table, _i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
+def draw_recent(header, starts, floors, sums, mins, offsets, uniforms, beta, ids, weights):
+    """As `draw`, but only from the starts of each lane that are not older than its floor."""
+    num_ranges = 2 * header[H_NUM_LANES]
+    ranges = np.empty((num_ranges, 2), np.int64)
+    _recent_ranges(header, starts, floors, ranges)
+    ends = np.empty(num_ranges)
+    running, smallest, visited = 0.0, np.inf, 0
+    for index in range(num_ranges):
+        total, least, nodes = range_total(sums, mins, offsets, ranges[index, 0], ranges[index, 1])
+        running += total
+        ends[index] = running
+        smallest = min(smallest, least)
+        visited += nodes
+    if running <= 0.0:
+        return NO_MASS
+    current = 0
+    last = num_ranges - 1
+    while ends[last - 1] == running and last > 0:
+        last -= 1
+    for item in range(len(ids)):
+        target = (item + uniforms[item]) / len(ids) * running
+        while current < last and target >= ends[current]:
+            current += 1
+        before = ends[current - 1] if current > 0 else 0.0
+        leaf, nodes = draw_in_range(sums, offsets, ranges[current, 0], ranges[current, 1], target - before)
+        ids[item] = leaf
+        visited += nodes
+    _finish(header, sums, smallest, beta, ids, weights)
+    return visited
+
+
+@nb.njit(nb.int64(_i64, _table, _i64, _f32, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
+def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon, alpha):
+    """Record the errors of the starts `ids`; of duplicates the largest wins.
+
+    Returns the number of starts that are no longer stored, or `BAD_ERROR` and changes nothing.
+    """
+    for item in range(len(ids)):
+        if not (math.isfinite(new_errors[item]) and new_errors[item] >= 0.0):
+            return BAD_ERROR
+    slots = np.empty(len(ids), np.int64)
+    count = 0
+    for item in range(len(ids)):
+        lane, number = ids[item] >> ID_SHIFT, ids[item] & ID_MASK
+        slots[item] = -1
+        if ids[item] < 0 or lane >= header[H_NUM_LANES] or number < oldest_of(header, lane):
+            continue
+        if number + starts[A_LENGTH, lane] > head_of(header, lane):
+            continue
+        if (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
+            slots[item] = lane * header[H_SLOTS] + number % header[H_SLOTS]
+            errors[slots[item]] = -1.0
+            count += 1
+    for item in range(len(ids)):
+        if slots[item] >= 0:
+            errors[slots[item]] = max(errors[slots[item]], new_errors[item])
+    if len(sums) > 0:
+        kept = 0
+        for item in range(len(ids)):
+            if slots[item] >= 0:
+                slots[kept] = slots[item]
+                sums[slots[kept]] = priority_of(errors[slots[kept]], epsilon, alpha)
+                kept += 1
+        refresh(sums, mins, offsets, slots, kept)
+    return len(ids) - count
