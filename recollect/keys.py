@@ -37,5 +37,9 @@ STORAGE: Final = "Storage"
 ACHIEVED_GOAL: Final = "achieved_goal"
 DESIRED_GOAL: Final = "desired_goal"
 
+# Where Gymnasium's vector environments put the last observations of envs that they reset in the same step.
+FINAL_OBS: Final = "final_obs"
+HAS_FINAL_OBS: Final = "_final_obs"
+
 # Joins the keys of a nested observation into one column name.
 PATH_SEPARATOR: Final = "/"

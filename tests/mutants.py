@@ -38,7 +38,198 @@ class Mutant:
         return "numba" in (ROOT / STORAGES / self.file).read_text() or "kernels" in self.file
 
 
-MUTANTS: tuple[Mutant, ...] = ()
+MUTANTS = (
+    Mutant(
+        "ids ignore that the ring has wrapped",
+        "experience/priority_kernels.py",
+        "(newest - (newest - (slot - lane * slots)) % slots)",
+        "(slot - lane * slots)",
+    ),
+    Mutant(
+        "rewards are folded past the end of the ring",
+        "experience/gather_kernels.py",
+        """        if row == lane_end:
+            row -= lane_bytes
+    return total""",
+        """        if row == lane_end:
+            row -= row_bytes
+    return total""",
+    ),
+    Mutant(
+        "windows cross the end of an episode",
+        "experience/gather_kernels.py",
+        "while used < most and load_i32(row + R_TAIL) == 0:",
+        "while used < most:",
+    ),
+    Mutant(
+        "bootstraps at termination",
+        "experience/gather_kernels.py",
+        "power if alive else 0.0",
+        "power",
+    ),
+    Mutant(
+        "the discount of a shorter window is that of a full one",
+        "experience/gather_kernels.py",
+        "if places[P_USED, item] != length:",
+        "if places[P_USED, item] > length:",
+    ),
+    Mutant(
+        "the next observation of an end is the next episode's first",
+        "experience/gather_kernels.py",
+        """        if places[P_TAIL, item] != 0:
+            source = places""",
+        """        if places[P_TAIL, item] < 0:
+            source = places""",
+    ),
+    Mutant(
+        "the tail of an end comes from the first lane",
+        "experience/append_kernels.py",
+        "source = sources[field[C_NEXT_SOURCE]] + (item + 1) * field[C_BYTES] - num_bytes",
+        "source = sources[field[C_NEXT_SOURCE]] + field[C_BYTES] - num_bytes",
+    ),
+    Mutant(
+        "breaks between observations are not noticed",
+        "experience/append_kernels.py",
+        "if goes_on and not _continues(header, carried, sources, lane, number, item):",
+        "if goes_on and number < 0:",
+    ),
+    Mutant(
+        "frame stacks reach into the episode before",
+        "experience/append_kernels.py",
+        """    if not _is_padding(carried, sources, item):
+        if _follows""",
+        """    age = min(number, header[H_DEPTH] - 1)
+    if number < 0:
+        if _follows""",
+    ),
+    Mutant(
+        "alpha is dropped",
+        "experience/tree_kernels.py",
+        "return base**alpha",
+        "return base",
+    ),
+    Mutant(
+        "overwritten slots keep the priority of what was there",
+        "experience/priority_kernels.py",
+        """            errors[slot] = default_error
+            if has_tree:""",
+        """            if seen[0, lane] == 0:
+                errors[slot] = default_error
+            if has_tree and sums[slot] == 0.0:""",
+    ),
+    Mutant(
+        "of duplicates the last error wins",
+        "experience/priority_kernels.py",
+        "errors[slots[item]] = max(errors[slots[item]], new_errors[item])",
+        "errors[slots[item]] = new_errors[item]",
+    ),
+    Mutant(
+        "stale ids change what has taken their slots",
+        "experience/priority_kernels.py",
+        " or number < oldest_of(header, lane):",
+        ":",
+    ),
+    Mutant(
+        "weights of a recent window are relative to the whole store",
+        "experience/priority_kernels.py",
+        "_finish(header, sums, smallest, beta, ids, weights)\n    return visited",
+        "_finish(header, sums, mins[-1], beta, ids, weights)\n    return visited",
+    ),
+    Mutant(
+        "the physical end of the ring counts as newest",
+        "experience/priority_kernels.py",
+        "begin_slot, end_slot = begin % slots, (head_of(header, lane) - 1) % slots + 1",
+        "begin_slot, end_slot = slots - 1 - count, slots - 1",
+    ),
+    Mutant(
+        "every lane gives equally many recent steps",
+        "experience/draw_kernels.py",
+        "math.ceil(num_recent * size / total)",
+        "math.ceil(num_recent / num_lanes)",
+    ),
+    Mutant(
+        "the span of updates between episode ends is forgotten",
+        "experience/recent_window.py",
+        "self._span, self._drawn = self._drawn, 0",
+        "self._drawn = 0",
+    ),
+    Mutant(
+        "sources share lanes",
+        "experience/lane_store.py",
+        "        elif not self._sources:\n            lane = 0",
+        "        elif self._sources or not self._sources:\n            lane = 0",
+    ),
+    Mutant(
+        "repeated steps are stored again",
+        "experience/lane_store.py",
+        "begin = min(max(0, known.received - first_step), num_steps)",
+        "begin = 0",
+    ),
+    Mutant(
+        "a gap in a source's steps is no cut",
+        "experience/lane_store.py",
+        """                self.ring.cut(known.lane, self.num_envs)
+                known.received""",
+        "                known.received",
+    ),
+    Mutant(
+        "a smaller store keeps the oldest steps",
+        "experience/append_kernels.py",
+        "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
+        """first = load_i64(old_header[H_FIRST] + 8 * lane)
+    head = min(head, first + new_header[H_CAPACITY])""",
+    ),
+    Mutant(
+        "goals come from the past",
+        "experience/hindsight_kernels.py",
+        "oldest = number if strategy == FUTURE else begin",
+        "oldest = begin",
+    ),
+    Mutant(
+        "goals come from a later episode",
+        "experience/hindsight_kernels.py",
+        "return begin, ends[lane, low % num_entries]",
+        "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
+    ),
+    Mutant(
+        "a goal reached in hindsight does not end the window",
+        "experience/hindsight_kernels.py",
+        "                lengths[row] = index + 1\n",
+        "",
+    ),
+    Mutant(
+        "too few rows are relabelled",
+        "experience/hindsight.py",
+        "round(self.share * num_sequences)",
+        "int(self.share * num_sequences)",
+    ),
+    Mutant(
+        "sequences may be incomplete",
+        "experience/draw_kernels.py",
+        "last = head_of(header, lane) - length",
+        "last = head_of(header, lane) - 1",
+    ),
+    Mutant(
+        "a reset loses the hidden state of the context",
+        "experience/sequences.py",
+        "kept[lane, 0] = recent[lane, base % recent.shape[1]]",
+        "kept[lane, 0] = 0",
+    ),
+    Mutant(
+        "infinite rewards are stored",
+        "experience/append_kernels.py",
+        "if not math.isfinite(value):",
+        "if math.isnan(value):",
+        (BAD_INPUT,),
+    ),
+    Mutant(
+        "goals are not uniform over the future",
+        "experience/hindsight_kernels.py",
+        "np.int64(uniforms[row] * (end - oldest + 1))",
+        "np.int64(uniforms[row] ** 1.3 * (end - oldest + 1))",
+        (FREQUENCIES,),
+    ),
+)
 
 
 class Copy:
@@ -94,6 +285,8 @@ class Copy:
 
 def verdict(status: int) -> str:
     """Say what a status of pytest means for a mutant."""
+    if status < 0:
+        return "killed (crash)"
     return {0: "SURVIVED", FAILED: "killed"}.get(status, f"broken (status {status})")
 
 
@@ -110,7 +303,7 @@ def main(names: list[str]) -> int:
         for mutant in chosen:
             start_s = time.perf_counter()
             result = verdict(copy.test_mutant(mutant))
-            num_bad += result != "killed"
+            num_bad += not result.startswith("killed")
             print(f"{result:<20} {time.perf_counter() - start_s:6.1f} s  {mutant.name}", flush=True)
     print(f"{len(chosen) - num_bad} of {len(chosen)} mutants killed")
     return int(num_bad > 0)

@@ -364,12 +364,18 @@ class ReferenceStore:
         if num_batches == 1:
             self.span_calls += 1
             fraction = min(1.0, self.span_calls / self.last_span)
+        everything = [len(lane.steps) for lane in self.lanes]
         sizes = [len(lane.steps) - lane.context for lane in self.lanes]
-        if not self.settings.recent:
-            return [len(lane.steps) for lane in self.lanes]
         total = sum(sizes)
-        newest = min(total, max(total * self.eta ** (1000 * fraction), self.settings.cmin))
+        newest = max(total * self.eta ** (1000 * fraction), self.settings.cmin)
+        if not self.settings.recent or newest >= total:
+            return everything
         return [min(size, ceil(newest * size / total)) for size in sizes]
+
+    def num_recent(self, windows: list[int]) -> int:
+        """Count the steps in these windows of the lanes, context apart."""
+        sizes = [len(lane.steps) - lane.context for lane in self.lanes]
+        return sum(min(size, window) for size, window in zip(sizes, windows, strict=True))
 
     def candidates(self, windows: list[int]) -> list[int]:
         """Ids of the steps (or first steps of sequences) in these windows of the lanes."""

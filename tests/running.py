@@ -172,7 +172,7 @@ class Comparison:
         )
         expected = stack(expected)
         if self.settings.recent:
-            expected[keys.CK] = np.full((num_rows, 1), sum(windows), np.int64)
+            expected[keys.CK] = np.full((num_rows, 1), self.reference.num_recent(windows), np.int64)
         if self.settings.prioritised:
             self._check_weights(actual.pop(keys.PER_WEIGHTS), ids.tolist(), candidates)
         assert_rows(actual, expected)

@@ -1,4 +1,7 @@
-"""Kernels that write a lane ring: append steps, cut streams, evict what is old."""
+"""Kernels that write a lane ring: append steps, cut streams, evict what is old.
+
+Tables are read word by word: a view of a row of them would cost two atomic operations.
+"""
 
 import math
 
@@ -45,6 +48,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_NUM_CUTS,
     H_NUM_ENDS,
     H_ROW_BYTES,
+    H_ROWS,
     H_SLOTS,
     H_TAIL_BYTES,
     H_TAIL_FREE,
@@ -52,6 +56,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_WHOLE_BYTES,
     H_WHOLE_FREE,
     H_WHOLES,
+    INLINED,
     KERNEL,
     OK,
     R_AGE,
@@ -135,31 +140,33 @@ def forget(header, lane, number):
 
 
 @nb.njit(**KERNEL)
-def _stack_equals(header, lane, number, field, source, num_frames):
+def _stack_equals(header, lane, number, carried, index, source, num_frames):
     """Whether the newest `num_frames` frames of a stored stack are those at `source`."""
-    depth = field[C_DEPTH]
-    frame_bytes = field[C_BYTES] // depth
+    depth = carried[index, C_DEPTH]
+    frame_bytes = carried[index, C_BYTES] // depth
     for position in range(num_frames):
         back = num_frames - 1 - position
-        stored = frame_at(header, lane, number, back, field[C_BLOCK], frame_bytes, depth, field[C_WHOLE])
+        stored = frame_at(
+            header, lane, number, back, carried[index, C_BLOCK], frame_bytes, depth, carried[index, C_WHOLE]
+        )
         if not same_bytes(stored, source + position * frame_bytes, frame_bytes):
             return False
     return True
 
 
-@nb.njit(**KERNEL)
-def _continues(header, carried, sources, lane, number, item):
+@nb.njit(**INLINED)
+def _continues(header, carried, sources, lane, number, row, item):
     """Whether the observation to insert is bit for bit what the step before led to."""
-    row = row_at(header, lane, number)
     for index in range(carried.shape[0]):
-        field = carried[index]
-        source = sources[field[C_SOURCE]] + item * field[C_BYTES]
-        if field[C_DEPTH] > 1:
-            if not _stack_equals(header, lane, number, field, source, field[C_DEPTH]):
+        source = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
+        if carried[index, C_DEPTH] > 1:
+            if not _stack_equals(header, lane, number, carried, index, source, carried[index, C_DEPTH]):
                 return False
         else:
-            stored = field_at(header, row, field[C_ROW], field[C_BLOCK], field[C_BYTES])
-            if not same_bytes(stored, source, field[C_BYTES]):
+            stored = field_at(
+                header, row, carried[index, C_ROW], carried[index, C_BLOCK], carried[index, C_BYTES]
+            )
+            if not same_bytes(stored, source, carried[index, C_BYTES]):
                 return False
     return True
 
@@ -174,10 +181,9 @@ def _cut_before_pending(header, carried, lane, number):
         store_i32(tail + T_WHOLE, load_i32(pending + R_WHOLE))
         store_i32(pending + R_WHOLE, np.int32(0))
     for index in range(carried.shape[0]):
-        field = carried[index]
-        num_bytes = field[C_BYTES] // field[C_DEPTH]
-        stored = field_at(header, pending, field[C_ROW], field[C_BLOCK], num_bytes)
-        copy_bytes(tail + field[C_TAIL], stored, num_bytes)
+        num_bytes = carried[index, C_BYTES] // carried[index, C_DEPTH]
+        stored = field_at(header, pending, carried[index, C_ROW], carried[index, C_BLOCK], num_bytes)
+        copy_bytes(tail + carried[index, C_TAIL], stored, num_bytes)
     store_i32(row_at(header, lane, number - 1) + R_TAIL, np.int32(record + 1))
 
 
@@ -187,10 +193,9 @@ def _keep_whole(header, carried, sources, source_word, item):
     record = _take(header, H_WHOLE_FREE)
     address = header[H_WHOLES] + record * header[H_WHOLE_BYTES]
     for index in range(carried.shape[0]):
-        field = carried[index]
-        if field[C_DEPTH] > 1:
-            source = sources[field[source_word]] + item * field[C_BYTES]
-            copy_bytes(address + field[C_WHOLE], source, field[C_BYTES])
+        if carried[index, C_DEPTH] > 1:
+            source = sources[carried[index, source_word]] + item * carried[index, C_BYTES]
+            copy_bytes(address + carried[index, C_WHOLE], source, carried[index, C_BYTES])
     return np.int32(record + 1)
 
 
@@ -198,12 +203,13 @@ def _keep_whole(header, carried, sources, source_word, item):
 def _is_padding(carried, sources, item):
     """Whether every stack to insert is one frame repeated."""
     for index in range(carried.shape[0]):
-        field = carried[index]
-        depth = field[C_DEPTH]
-        frame_bytes = field[C_BYTES] // depth
-        source = sources[field[C_SOURCE]] + item * field[C_BYTES]
+        depth = carried[index, C_DEPTH]
+        frame_bytes = carried[index, C_BYTES] // depth
+        source = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
         for position in range(depth - 1):
-            if not same_bytes(source + position * frame_bytes, source + (depth - 1) * frame_bytes, frame_bytes):
+            if not same_bytes(
+                source + position * frame_bytes, source + (depth - 1) * frame_bytes, frame_bytes
+            ):
                 return False
     return True
 
@@ -212,12 +218,11 @@ def _is_padding(carried, sources, item):
 def _is_shifted(carried, sources, item):
     """Whether every next stack to insert is its stack shifted by one frame."""
     for index in range(carried.shape[0]):
-        field = carried[index]
-        depth = field[C_DEPTH]
+        depth = carried[index, C_DEPTH]
         if depth > 1:
-            frame_bytes = field[C_BYTES] // depth
-            stack = sources[field[C_SOURCE]] + item * field[C_BYTES]
-            shifted = sources[field[C_NEXT_SOURCE]] + item * field[C_BYTES]
+            frame_bytes = carried[index, C_BYTES] // depth
+            stack = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
+            shifted = sources[carried[index, C_NEXT_SOURCE]] + item * carried[index, C_BYTES]
             if not same_bytes(shifted, stack + frame_bytes, (depth - 1) * frame_bytes):
                 return False
     return True
@@ -229,10 +234,11 @@ def _follows_stacks(header, carried, sources, lane, number, item):
     if number - 1 < load_i64(header[H_LOW] + 8 * lane):
         return False
     for index in range(carried.shape[0]):
-        field = carried[index]
-        if field[C_DEPTH] > 1:
-            source = sources[field[C_SOURCE]] + item * field[C_BYTES]
-            if not _stack_equals(header, lane, number - 1, field, source, field[C_DEPTH] - 1):
+        if carried[index, C_DEPTH] > 1:
+            source = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
+            if not _stack_equals(
+                header, lane, number - 1, carried, index, source, carried[index, C_DEPTH] - 1
+            ):
                 return False
     return True
 
@@ -252,15 +258,17 @@ def _begin_stacks(header, carried, sources, lane, number, item):
     store_i32(row + R_WHOLE, whole)
 
 
-@nb.njit(**KERNEL)
-def _write_carried(header, carried, sources, source_word, lane, number, item):
+@nb.njit(**INLINED)
+def _write_carried(header, carried, sources, source_word, row, item):
     """Write observations and hidden states into a slot, of stacks the newest frame."""
-    row = row_at(header, lane, number)
     for index in range(carried.shape[0]):
-        field = carried[index]
-        num_bytes = field[C_BYTES] // field[C_DEPTH]
-        source = sources[field[source_word]] + (item + 1) * field[C_BYTES] - num_bytes
-        copy_bytes(field_at(header, row, field[C_ROW], field[C_BLOCK], num_bytes), source, num_bytes)
+        num_bytes = carried[index, C_BYTES] // carried[index, C_DEPTH]
+        source = sources[carried[index, source_word]] + (item + 1) * carried[index, C_BYTES] - num_bytes
+        copy_bytes(
+            field_at(header, row, carried[index, C_ROW], carried[index, C_BLOCK], num_bytes),
+            source,
+            num_bytes,
+        )
 
 
 @nb.njit(**KERNEL)
@@ -274,31 +282,29 @@ def _write_tail(header, carried, sources, row, item):
             whole = _keep_whole(header, carried, sources, C_NEXT_SOURCE, item)
         store_i32(tail + T_WHOLE, whole)
     for index in range(carried.shape[0]):
-        field = carried[index]
-        num_bytes = field[C_BYTES] // field[C_DEPTH]
-        source = sources[field[C_NEXT_SOURCE]] + (item + 1) * field[C_BYTES] - num_bytes
-        copy_bytes(tail + field[C_TAIL], source, num_bytes)
+        num_bytes = carried[index, C_BYTES] // carried[index, C_DEPTH]
+        source = sources[carried[index, C_NEXT_SOURCE]] + (item + 1) * carried[index, C_BYTES] - num_bytes
+        copy_bytes(tail + carried[index, C_TAIL], source, num_bytes)
     store_i32(row + R_TAIL, np.int32(record + 1))
 
 
-@nb.njit(**KERNEL)
-def _write_pending(header, carried, sources, lane, number, item):
-    """Put what step `number - 1` led to where step `number` will be."""
-    row = row_at(header, lane, number)
+@nb.njit(**INLINED)
+def _write_pending(header, carried, sources, previous_row, row, item):
+    """Put what the step at `previous_row` led to where the step after it will be."""
     store_i32(row + R_TAIL, np.int32(0))
     if header[H_DEPTH] > 1:
         age = np.int64(0)
         whole = np.int32(0)
         if _is_shifted(carried, sources, item):
-            age = min(np.int64(load_u8(row_at(header, lane, number - 1) + R_AGE)) + 1, header[H_DEPTH] - 1)
+            age = min(np.int64(load_u8(previous_row + R_AGE)) + 1, header[H_DEPTH] - 1)
         else:
             whole = _keep_whole(header, carried, sources, C_NEXT_SOURCE, item)
         store_u8(row + R_AGE, np.uint8(age))
         store_i32(row + R_WHOLE, whole)
-    _write_carried(header, carried, sources, C_NEXT_SOURCE, lane, number, item)
+    _write_carried(header, carried, sources, C_NEXT_SOURCE, row, item)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def _flag(flags, sources, which, item):
     """Value of a flag as 0 or 1, -1 if it is neither, 0 if absent."""
     code = flags[which, 1]
@@ -338,7 +344,9 @@ def check(steps, flags, sources, num_items):
     for item in range(num_items):
         ended = _flag(flags, sources, F_ENDED, item)
         terminated = _flag(flags, sources, F_TERMINATED, item)
-        lowest = min(_flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item))
+        lowest = min(
+            _flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item)
+        )
         if lowest < 0:
             return BAD_FLAG
         if terminated > ended:
@@ -346,15 +354,23 @@ def check(steps, flags, sources, num_items):
     return OK
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def _append_one(header, carried, steps, flags, sources, lane, item):
+    slots, row_bytes = header[H_SLOTS], header[H_ROW_BYTES]
     number = load_i64(header[H_HEAD] + 8 * lane)
+    position = number % slots
+    lane_rows = header[H_ROWS] + lane * slots * row_bytes
+    row = lane_rows + position * row_bytes
+    previous_row = lane_rows + ((position if position > 0 else slots) - 1) * row_bytes
+    next_row = lane_rows + (position + 1 if position + 1 < slots else 0) * row_bytes
     # The pending step after this one takes the slot of step `number + 1 - slots`.
-    _evict_until(header, lane, number + 2 - header[H_SLOTS])
-    row = row_at(header, lane, number)
-    goes_on = number > load_i64(header[H_LOW] + 8 * lane)
-    goes_on = goes_on and load_i32(row_at(header, lane, number - 1) + R_TAIL) == 0
-    if goes_on and not _continues(header, carried, sources, lane, number, item):
+    low = load_i64(header[H_LOW] + 8 * lane)
+    if low < number + 2 - slots:
+        _release(header, next_row)
+        low = number + 2 - slots
+        store_i64(header[H_LOW] + 8 * lane, low)
+    goes_on = number > low and load_i32(previous_row + R_TAIL) == 0
+    if goes_on and not _continues(header, carried, sources, lane, number, row, item):
         _cut_before_pending(header, carried, lane, number)
         header[H_NUM_CUTS] += 1
         goes_on = False
@@ -362,12 +378,11 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
         store_i32(row + R_TAIL, np.int32(0))
         if header[H_DEPTH] > 1:
             _begin_stacks(header, carried, sources, lane, number, item)
-        _write_carried(header, carried, sources, C_SOURCE, lane, number, item)
+        _write_carried(header, carried, sources, C_SOURCE, row, item)
     for index in range(steps.shape[0]):
-        field = steps[index]
-        num_bytes = field[S_BYTES]
-        target = field_at(header, row, field[S_ROW], field[S_BLOCK], num_bytes)
-        copy_bytes(target, sources[field[S_SOURCE]] + item * num_bytes, num_bytes)
+        num_bytes = steps[index, S_BYTES]
+        target = field_at(header, row, steps[index, S_ROW], steps[index, S_BLOCK], num_bytes)
+        copy_bytes(target, sources[steps[index, S_SOURCE]] + item * num_bytes, num_bytes)
     ended = _flag(flags, sources, F_ENDED, item)
     store_u8(row + R_DONE, np.uint8(_flag(flags, sources, F_DONE, item)))
     store_u8(row + R_ENDED, np.uint8(ended))
@@ -377,14 +392,16 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
     if ended == 1 or _flag(flags, sources, F_CUT, item) == 1:
         _write_tail(header, carried, sources, row, item)
     else:
-        _write_pending(header, carried, sources, lane, number + 1, item)
+        _write_pending(header, carried, sources, row, next_row, item)
     store_i64(header[H_HEAD] + 8 * lane, number + 1)
     first_address = header[H_FIRST] + 8 * lane
     store_i64(first_address, max(load_i64(first_address), number + 1 - header[H_CAPACITY]))
 
 
 @nb.njit(
-    nb.int64(nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64[::1]),
+    nb.int64(
+        nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64[::1]
+    ),
     **KERNEL,
 )
 def append(header, carried, steps, flags, sources, span):
@@ -435,10 +452,14 @@ def _copy_step(old_header, new_header, blocks, lane, number):
         num_bytes = blocks[block, 2]
         old_block = field_at(old_header, old_row, -1, blocks[block, 0], num_bytes)
         copy_bytes(field_at(new_header, new_row, -1, blocks[block, 1], num_bytes), old_block, num_bytes)
-    reference = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_TAIL)), H_TAILS, H_TAIL_FREE)
+    reference = _copy_record(
+        old_header, new_header, np.int64(load_i32(old_row + R_TAIL)), H_TAILS, H_TAIL_FREE
+    )
     store_i32(new_row + R_TAIL, np.int32(reference))
     if old_header[H_DEPTH] > 1:
-        whole = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_WHOLE)), H_WHOLES, H_WHOLE_FREE)
+        whole = _copy_record(
+            old_header, new_header, np.int64(load_i32(old_row + R_WHOLE)), H_WHOLES, H_WHOLE_FREE
+        )
         store_i32(new_row + R_WHOLE, np.int32(whole))
         if reference != 0:
             tail = tail_of(new_header, new_row)

@@ -37,6 +37,7 @@ from recollect.agent.storages.experience.ring_layout import (
     K_FLAG_LAST,
     K_NEXT,
     K_NEXT_STACK,
+    K_NUM_STEPS,
     K_REWARD,
     KERNEL,
     O_BLOCK,
@@ -82,8 +83,8 @@ def locate(header, ids, limits, places):
         row = row_at(header, ids[item] >> ID_SHIFT, ids[item] & ID_MASK)
         places[P_FIRST, item] = row
         # The window's rows are read a moment later: ask for them now, so that the cache misses overlap.
-        for line in range(0, ahead, 64):
-            prefetch(row + line)
+        for line in range(row - row % 64, row + ahead, 64):
+            prefetch(line)
     for item in range(len(ids)):
         lane, number = ids[item] >> ID_SHIFT, ids[item] & ID_MASK
         lane_end = header[H_ROWS] + (lane + 1) * lane_bytes
@@ -263,8 +264,10 @@ def gather(header, columns, targets, ids, places, gamma):
             _gather_rewards(header, column, target, ids, places, gamma)
         elif kind == K_DISCOUNT:
             _gather_discounts(target, places, gamma)
+        elif kind == K_NUM_STEPS:
+            copy_bytes(target, places[P_USED].ctypes.data, 8 * len(ids))
         else:
-            copy_bytes(target, places.ctypes.data + 8 * P_USED * places.shape[1], 8 * places.shape[1])
+            copy_bytes(target, ids.ctypes.data, 8 * len(ids))
 
 
 @nb.njit(nb.boolean(nb.int64[::1], nb.int64[:, ::1]), **KERNEL)

@@ -16,7 +16,7 @@ from recollect.agent.storages.experience import hindsight_kernels as kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import OutputPlan, nest
+from recollect.agent.storages.experience.outputs import Name, OutputPlan, name_of, nest
 from recollect.agent.storages.experience.schema import Path, to_numpy, walk
 from recollect.errors import ConfigError, SchemaError
 
@@ -58,14 +58,14 @@ class Relabelled:
     terminated : bool [count] or None
         Whether a window ends in a termination; None where the stored flags stand.
     values : dict
-        Other new values by path, `[count, ...]`.
+        Other new values by name, `[count, ...]`.
     """
 
     rows: np.ndarray
     returns: np.ndarray
     lengths: np.ndarray
     terminated: np.ndarray | None
-    values: dict[Path, np.ndarray]
+    values: dict[Name, np.ndarray]
 
 
 class EpisodeIndex:
@@ -148,10 +148,11 @@ class Hindsight:
         rows = (chosen[:, None] * length + np.arange(length)).ravel()
         is_chosen = np.zeros(num_sequences, np.bool_)
         is_chosen[chosen] = True
-        goals, begins = self._choose(store, ids[rows], length, rng)
-        used = store.locate(ids[rows], limits)[layout.P_USED]
+        chosen_ids = ids[rows]
+        goals, begins = self._choose(store, chosen_ids, length, rng)
+        used = store.locate(chosen_ids, limits)[layout.P_USED]
         rewrite = self._rewrite_goals if self._her_function is None else self._rewrite_by_function
-        return rewrite(store, rows, ids[rows], used, goals, begins, gamma), is_chosen
+        return rewrite(store, rows, chosen_ids, used, goals, begins, gamma), is_chosen
 
     def _choose(
         self, store: LaneStore, ids: np.ndarray, length: int, rng: np.random.Generator
@@ -192,8 +193,8 @@ class Hindsight:
     ) -> Relabelled:
         assert self._goals is not None
         steps, owners = _window_steps(ids, used)
-        goal = self._read(store, "achieved", goals)[_NEXT_ACHIEVED].numpy()
-        achieved = self._read(store, "achieved", steps)[_NEXT_ACHIEVED].numpy()
+        reached = self._read(store, "achieved", np.concatenate([goals, steps]))[_NEXT_ACHIEVED].numpy()
+        goal, achieved = reached[: len(goals)], reached[len(goals) :]
         desired = goal[owners]
         rewards = _ask(self._goals.compute_reward, achieved, desired, np.float64)
         if not np.isfinite(rewards).all():
@@ -202,7 +203,7 @@ class Hindsight:
         if self._goals.compute_terminated is not None:
             terminations = _ask(self._goals.compute_terminated, achieved, desired, np.bool_)
         returns, lengths, terminated = _fold(rewards, terminations, used, gamma)
-        values = {path: goal for path in _DESIRED}
+        values: dict[Name, np.ndarray] = {path: goal for path in _DESIRED}
         known = self._goals.compute_terminated is not None
         return Relabelled(rows, returns, lengths, terminated if known else None, values)
 
@@ -230,14 +231,14 @@ class Hindsight:
             raise SchemaError(f"her_function must return {len(steps)} finite rewards, got {rewards.shape}")
         returns, lengths, _ = _fold(rewards, np.empty(0, np.bool_), used, gamma)
         ends = np.cumsum(used)
-        values: dict[Path, np.ndarray] = {}
+        values: dict[Name, np.ndarray] = {}
         for name, value in zip(names[:-1], rewritten, strict=False):
             if value is not None:
                 positions = ends - used if name in (keys.OBS, keys.RHS) else ends - 1
-                values |= {path: to_numpy(array)[positions] for path, array in walk((name,), value)}
+                values |= {name_of(path): to_numpy(array)[positions] for path, array in walk((name,), value)}
         return Relabelled(rows, returns, lengths, None, values)
 
-    def _read(self, store: LaneStore, name: str, ids: np.ndarray) -> dict[Path, torch.Tensor]:
+    def _read(self, store: LaneStore, name: str, ids: np.ndarray) -> dict[Name, torch.Tensor]:
         """Read single steps: only the achieved goals, or all that a her_function may rewrite."""
         if name not in self._plans:
             wanted = {_NEXT_ACHIEVED} if name == "achieved" else None
@@ -263,7 +264,11 @@ def _window_steps(ids: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _ask(function: GoalFunction, achieved: np.ndarray, desired: np.ndarray, dtype: type[np.generic]) -> np.ndarray:
-    answer = np.ascontiguousarray(np.asarray(to_numpy(function(achieved, desired, {})), dtype).ravel())
+    answer = to_numpy(function(achieved, desired, {}))
+    if answer.ndim == 0 and len(achieved) > 1:
+        # An environment that knows single goals only gives one answer for all rows, which may be wrong for some.
+        answer = np.array([function(*row, {}) for row in zip(achieved, desired, strict=True)])
+    answer = np.ascontiguousarray(answer.ravel(), dtype)
     if len(answer) != len(achieved):
         raise SchemaError(
             f"{getattr(function, '__name__', function)} must give one value for each of {len(achieved)} rows, "
@@ -281,5 +286,5 @@ def _fold(
     return returns, lengths, terminated
 
 
-def _as_arrays(tensors: dict[Path, torch.Tensor]) -> dict[str, Any]:
-    return nest((path, tensor.numpy()) for path, tensor in tensors.items())
+def _as_arrays(tensors: dict[Name, torch.Tensor]) -> dict[str, Any]:
+    return nest((name, tensor.numpy()) for name, tensor in tensors.items())

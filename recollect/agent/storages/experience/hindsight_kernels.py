@@ -110,7 +110,10 @@ def choose_goals(header, ends, cursors, strategy, ids, length, uniforms, goals, 
         begins[row] = (lane << ID_SHIFT) | begin
 
 
-@nb.njit(nb.void(nb.float64[::1], nb.boolean[::1], _i64, nb.float64, nb.float64[::1], _i64, nb.boolean[::1]), **KERNEL)
+@nb.njit(
+    nb.void(nb.float64[::1], nb.boolean[::1], _i64, nb.float64, nb.float64[::1], _i64, nb.boolean[::1]),
+    **KERNEL,
+)
 def fold(rewards, terminations, used, gamma, totals, lengths, terminated):
     """Fold the rewards of ragged windows, each ended by its first termination.
 

@@ -57,9 +57,9 @@ class Intake:
         self.positions: dict[Path, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
         self.positions[(keys.CUT,)] = len(leaves)
         self._no_cuts = np.zeros((num_envs, 1), np.bool_)
-        self._no_cuts_address = self._no_cuts.ctypes.data
         self._inputs = [(index, self._input(leaf, axis)) for index, (leaf, axis) in enumerate(leaves)]
-        self._addresses = np.zeros(len(self.positions), np.int64)
+        addresses = [entry.stage_address for _, entry in self._inputs]
+        self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
         self._hidden = schema.hidden
         self._ignored = {keys.CUT, keys.NEXT_RHS} if schema.hidden else {keys.CUT}
         self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
@@ -81,32 +81,38 @@ class Intake:
         alive : list
             What must live until they are read.
         """
-        self._check_keys(sample)
-        addresses, alive = self._addresses, []
-        for index, (key, inner, shape, dtype, torch_dtype, stage, address, axis, leaf) in self._inputs:
-            value = sample[key]
+        if len(sample) != len(self._keys) or self._nested:
+            self._check_keys(sample)
+        addresses, alive = self._stage_addresses, []
+        for index, (key, inner, shape, dtype, torch_dtype, stage, _, axis, leaf) in self._inputs:
+            try:
+                value = sample[key]
+            except KeyError:
+                raise self._wrong_keys(sample) from None
             for part in inner:
                 value = value[part]
-            if type(value) is np.ndarray and stage is not None:
-                if value.shape != shape or value.dtype != dtype:
-                    raise _mismatch(leaf, shape, value)
+            if stage is not None and type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
                 stage[...] = value
-                addresses[index] = address
-            elif type(value) is torch.Tensor and value.shape == shape and value.dtype is torch_dtype and axis < 0:
+                continue
+            if not alive:
+                addresses = self._stage_addresses.copy()
+            if type(value) is torch.Tensor and value.shape == shape and value.dtype is torch_dtype and axis < 0:
                 if not (value.is_cpu and value.is_contiguous()):
                     value = value.detach().cpu().contiguous()
-                    alive.append(value)
                 addresses[index] = value.data_ptr()
             else:
                 value = _contiguous(leaf, shape, axis, value)
-                alive.append(value)
                 addresses[index] = value.ctypes.data
-        self._read_cuts(sample, None, alive)
+            alive.append(value)
+        if keys.CUT in sample:
+            addresses = addresses.copy()
+            addresses[-1] = self._read_cuts(sample[keys.CUT], None, alive)
         return addresses, alive
 
     def read_slice(self, sample: Mapping[str, Any], num_steps: int) -> tuple[np.ndarray, list[Any]]:
         """As `read`, for `num_steps` steps `[num_steps, num_envs, ...]`."""
         self._check_keys(sample)
+        addresses = self._stage_addresses.copy()
         alive: list[Any] = []
         for index, entry in self._inputs:
             value: Any = sample
@@ -115,9 +121,10 @@ class Intake:
             shape = (num_steps, *entry.shape)
             array = _contiguous(entry.leaf, shape, entry.axis, value)
             alive.append(array)
-            self._addresses[index] = array.ctypes.data
-        self._read_cuts(sample, num_steps, alive)
-        return self._addresses, alive
+            addresses[index] = array.ctypes.data
+        cuts = sample.get(keys.CUT, np.zeros((num_steps, self.num_envs, 1), np.bool_))
+        addresses[-1] = self._read_cuts(cuts, num_steps, alive)
+        return addresses, alive
 
     def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None = None) -> list[np.ndarray]:
         """Check the hidden states of a recurrent actor and return them as arrays `[time, num_envs, ...]`."""
@@ -135,23 +142,17 @@ class Intake:
             arrays.append(array if num_steps is not None else array[None])
         return arrays
 
-    def _read_cuts(self, sample: Mapping[str, Any], num_steps: int | None, alive: list[Any]) -> None:
+    def _read_cuts(self, value: Any, num_steps: int | None, alive: list[Any]) -> int:
         """Take in the breaks of the stream that a sample announces; any sample may do so, or not."""
         shape = (self.num_envs, 1) if num_steps is None else (num_steps, self.num_envs, 1)
-        if keys.CUT not in sample:
-            if num_steps is not None and self._no_cuts.size < num_steps * self.num_envs:
-                self._no_cuts = np.zeros(shape, np.bool_)
-                self._no_cuts_address = self._no_cuts.ctypes.data
-            self._addresses[-1] = self._no_cuts_address
-            return
-        array = to_numpy(sample[keys.CUT])
+        array = to_numpy(value)
         if array.shape != shape:
             raise SchemaError(f"{keys.CUT}: expected shape {shape}, got {array.shape}")
         if not ((array == 0) | (array == 1)).all():
             raise SchemaError(f"{keys.CUT} must be 0 or 1 everywhere")
         cuts = np.ascontiguousarray(array.astype(np.bool_))
         alive.append(cuts)
-        self._addresses[-1] = cuts.ctypes.data
+        return cuts.ctypes.data
 
     def _input(self, leaf: Leaf, axis: int) -> _Input:
         shape = (self.num_envs, *leaf.shape)
@@ -164,23 +165,20 @@ class Intake:
         return _Input(key, tuple(inner), shape, leaf.dtype, torch_dtype, stage, address, axis, leaf)
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
-        if sample.keys() != self._keys:
-            self._explain_keys(sample)
+        if sample.keys() - self._ignored != self._keys:
+            raise self._wrong_keys(sample)
         for key, paths in self._nested.items():
             found = {path for path, _ in walk((key,), sample[key])}
             if found != paths:
                 raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
 
-    def _explain_keys(self, sample: Mapping[str, Any]) -> None:
+    def _wrong_keys(self, sample: Mapping[str, Any]) -> SchemaError:
         present = set(sample.keys()) - self._ignored
         for key in present - self._keys:
-            raise SchemaError(
+            return SchemaError(
                 f"unexpected key {key!r} in a sample: the first one had none; {closest(str(key), self._keys)}"
             )
-        if self._keys - present:
-            raise SchemaError(
-                f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had"
-            )
+        return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
 
 
 def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np.ndarray:

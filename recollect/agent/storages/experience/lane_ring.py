@@ -6,6 +6,8 @@ is the observation of the slot after it, written there at once; where a stream i
 predecessors' frames lives in the *wholes* side table. Both tables' records are freed with their slots.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from recollect import keys
@@ -21,7 +23,7 @@ from recollect.agent.storages.experience.schema import (
     Schema,
     next_path,
 )
-from recollect.errors import SchemaError
+from recollect.errors import SchemaError, StorageError
 
 # Steps of a file-backed store whose side-table records are reserved at a time.
 _RESERVED_RECORDS = 1024
@@ -31,6 +33,15 @@ _REFUSALS = {
     layout.TERMINATED_WITHOUT_DONE: "NextTerminated is 1 where NextDone is 0; a step that terminates "
     "an episode also ends it, so set NextDone there",
 }
+
+
+class RingTables(NamedTuple):
+    """Views of a ring's bytes, uint8."""
+
+    rows: np.ndarray  # [num_lanes, num_slots, row_bytes]
+    blocks: list[np.ndarray]  # [num_lanes, num_slots, block_bytes] each
+    tails: np.ndarray  # [records, tail_bytes]
+    wholes: np.ndarray  # [records, whole_bytes]
 
 
 class LaneRing:
@@ -61,16 +72,12 @@ class LaneRing:
         # One slot for the observation that the newest step led to, and guards for its oldest stack.
         self.num_slots = capacity + 1 + (schema.depth - 1)
         self.generation = memory.begin()
+        try:
+            self._allocate(num_lanes * self.num_slots)
+        except StorageError:
+            memory.forget(self.generation)
+            raise
         total = num_lanes * self.num_slots
-        self._rows = memory.allocate(self._name("rows"), total * schema.row_bytes)
-        self._blocks = [
-            memory.allocate(self._name(f"block{index}"), total * num_bytes)
-            for index, num_bytes in enumerate(schema.block_bytes)
-        ]
-        self._tails = memory.allocate(self._name("tails"), total * schema.tail_bytes, reserve=False)
-        # A step may keep two whole stacks: its own and the one that it led to.
-        self._wholes = memory.allocate(self._name("wholes"), 2 * total * schema.whole_bytes, reserve=False)
-        self._free = [memory.allocate(self._name(f"free{table}"), 8 * total, reserve=False) for table in (0, 1)]
         self._reserved = 0 if memory.backing == "file" else total
         self._cursors = np.zeros((3, num_lanes), np.int64)
         self.heads, self.firsts, self._lows = self._cursors
@@ -249,6 +256,29 @@ class LaneRing:
         """Address of the block column of a place, 0 if it lies in the rows."""
         return self._blocks[place.block].ctypes.data if place.block >= 0 else 0
 
+    def tables(self) -> RingTables:
+        """The bytes of slots and side tables, for who copies whole steps."""
+        slots = (self.num_lanes, self.num_slots)
+        num_records = slots[0] * slots[1]
+        return RingTables(
+            np.ndarray((*slots, self.schema.row_bytes), np.uint8, self._rows),
+            [
+                np.ndarray((*slots, num_bytes), np.uint8, block)
+                for num_bytes, block in zip(self.schema.block_bytes, self._blocks, strict=True)
+            ],
+            np.ndarray((num_records, self.schema.tail_bytes), np.uint8, self._tails),
+            np.ndarray((2 * num_records, self.schema.whole_bytes), np.uint8, self._wholes),
+        )
+
+    def claim(self, num_tails: int, num_wholes: int) -> tuple[int, int]:
+        """Take neighbouring records of both side tables; returns the first of each."""
+        if self._reserved < self.num_lanes * self.num_slots:
+            self._reserve(num_tails + num_wholes)
+        first = int(self.header[layout.H_TAIL_TOP]), int(self.header[layout.H_WHOLE_TOP])
+        self.header[layout.H_TAIL_TOP] += num_tails
+        self.header[layout.H_WHOLE_TOP] += num_wholes
+        return first
+
     def copy_from(self, old: "LaneRing") -> None:
         """Take over the newest steps of another ring of the same schema, lane by lane."""
         blocks = np.array(
@@ -266,6 +296,19 @@ class LaneRing:
             append_kernels.transfer(old.header, self.header, blocks, lane)
         for word in (layout.H_NUM_CUTS, layout.H_NUM_ENDS):
             self.header[word] = old.header[word]
+
+    def _allocate(self, num_slots: int) -> None:
+        """Map the memory of rows, block columns and side tables."""
+        schema, allocate = self.schema, self.memory.allocate
+        self._rows = allocate(self._name("rows"), num_slots * schema.row_bytes)
+        self._blocks = [
+            allocate(self._name(f"block{index}"), num_slots * num_bytes)
+            for index, num_bytes in enumerate(schema.block_bytes)
+        ]
+        self._tails = allocate(self._name("tails"), num_slots * schema.tail_bytes, reserve=False)
+        # A step may keep two whole stacks: its own and the one that it led to.
+        self._wholes = allocate(self._name("wholes"), 2 * num_slots * schema.whole_bytes, reserve=False)
+        self._free = [allocate(self._name(f"free{table}"), 8 * num_slots, reserve=False) for table in (0, 1)]
 
     def _name(self, array: str) -> str:
         return f"{self.generation}-{array}"

@@ -15,7 +15,7 @@ from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.intake import Intake
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import ArrayPool, OutputPlan, nest
+from recollect.agent.storages.experience.outputs import Name, OutputPlan, name_of, nest
 from recollect.agent.storages.experience.schema import (
     FLAG_BYTES,
     FrameStacks,
@@ -25,6 +25,7 @@ from recollect.agent.storages.experience.schema import (
     Schema,
     check_frame_stacks,
     check_keys,
+    parse_frame_stacks,
     plan_schema,
     to_numpy,
     walk,
@@ -55,6 +56,15 @@ class _Source:
         self.one_step = np.array([lane, num_envs, 0, 1], np.int64)
 
 
+@dataclass(frozen=True)
+class StoreState:
+    """What a snapshot needs beside the ring: each source, its first lane and steps received; lanes left."""
+
+    sources: tuple[tuple[Hashable, int, int], ...]
+    vacant_lanes: tuple[int, ...]
+    warned_of_cuts: bool
+
+
 class LaneStore:
     """Lanes of steps from one or more sources, each with `num_envs` lanes of its own.
 
@@ -74,6 +84,8 @@ class LaneStore:
         Hand out sequences instead of steps.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
+    bytes_beside : callable
+        Tells the bytes that are kept for each step outside the store, for the estimate of its size.
     """
 
     def __init__(
@@ -86,6 +98,7 @@ class LaneStore:
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
         on_relayout: Callable[[LaneRing | None, LaneRing], None],
+        bytes_beside: Callable[[], float],
     ) -> None:
         self.size = size
         self.num_envs = num_envs
@@ -95,7 +108,7 @@ class LaneStore:
         self._memory = memory
         self._frame_stack = frame_stack
         self._on_relayout = on_relayout
-        self._pool = ArrayPool()
+        self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
         self._sources: dict[Hashable, _Source] = {}
         self._vacant_lanes: list[int] = []
@@ -127,6 +140,11 @@ class LaneStore:
     def is_built(self) -> bool:
         """Whether a first sample has come."""
         return self._ring is not None
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a key holds a dict of arrays."""
+        return self._is_nested
 
     @property
     def sources(self) -> list[Hashable]:
@@ -261,7 +279,8 @@ class LaneStore:
         if not self._has_starts:
             if draw_kernels.count_starts(self.ring.header, self.starts.table, NO_FLOORS) == 0:
                 raise self._nothing_to_draw()
-            self._has_starts = True
+            # A stored step stays drawable until a reset; the only complete sequence may be overwritten.
+            self._has_starts = self.sequence is None
 
     def draw(self, uniforms: np.ndarray, floors: np.ndarray = NO_FLOORS) -> np.ndarray:
         """Draw starts with equal chances: ids int64 [batch]."""
@@ -287,8 +306,8 @@ class LaneStore:
         """Windows of the steps `ids`, as `LaneRing.locate` gives them."""
         return self.ring.locate(ids, limits)
 
-    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Path, torch.Tensor]:
-        """Rows of the windows at `places`, by path, `[batch, ...]`."""
+    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
+        """Rows of the windows at `places`, by name, `[batch, ...]`."""
         assert self._plan is not None
         plan = self._plan
         if self._shifted_plan is not None and self._is_one_step(places):
@@ -298,7 +317,7 @@ class LaneStore:
 
     def plan(self, paths: set[Path] | None) -> OutputPlan:
         """A plan that gathers only the columns at `paths`, or all."""
-        return OutputPlan(self.ring, self._pool, only=paths)
+        return OutputPlan(self.ring, only=paths)
 
     def export(self, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
         """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
@@ -327,6 +346,40 @@ class LaneStore:
             if key in schema.flags
         ]
         return nest(arrays)
+
+    def state(self) -> StoreState:
+        """Who feeds the store, and how far they got."""
+        sources = [(name, source.lane, source.received) for name, source in self._sources.items()]
+        return StoreState(tuple(sources), tuple(self._vacant_lanes), self._warned_of_cuts)
+
+    def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
+        """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
+        if self._ring is not None and schema != self._ring.schema:
+            raise StorageError("the steps differ from this storage's in keys, shapes, dtypes or frame stacks")
+        observation = [place.leaf for place in schema.carried if place.leaf.path[0] == keys.OBS]
+        stacks = {place.leaf.path: (place.depth, place.axis) for place in schema.carried if place.depth > 1}
+        if stacks != parse_frame_stacks(self._frame_stack, observation):
+            raise StorageError(f"the steps have the frame stacks {stacks}, this storage {self._frame_stack}")
+        self._check_division(num_groups, self.size)
+        return self._make_ring(schema, num_groups)
+
+    def adopt(self, ring: LaneRing, state: StoreState, sequences: Mapping[str, np.ndarray]) -> None:
+        """Hold the steps of `ring` instead of one's own; `sequences` is the state of a sequence store."""
+        starts = self._make_starts(ring)
+        if isinstance(starts, Sequences):
+            starts.load_state(ring, sequences)
+        old, self._ring = self._ring, None
+        self._starts, self._intake = starts, Intake(ring.schema, self.num_envs)
+        self._sources = {name: _Source(lane, self.num_envs, got) for name, lane, got in state.sources}
+        self._vacant_lanes = list(state.vacant_lanes)
+        self._warned_of_cuts = state.warned_of_cuts
+        try:
+            self._set_ring(ring)
+        except RecollectError:
+            self._discard()
+            raise
+        if old is not None:
+            self._memory.forget(old.generation)
 
     def _append(
         self, ring: LaneRing, source: _Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
@@ -380,7 +433,9 @@ class LaneStore:
 
     def _make_ring(self, schema: Schema, num_groups: int, size: int | None = None) -> LaneRing:
         num_lanes, capacity = num_groups * self.num_envs, (size or self.size) // num_groups
-        self._memory.check(LaneRing.estimate_bytes(schema, num_lanes, capacity), num_lanes * capacity)
+        num_steps = num_lanes * capacity
+        num_bytes = LaneRing.estimate_bytes(schema, num_lanes, capacity) + self._bytes_beside() * num_steps
+        self._memory.check(int(num_bytes), num_steps)
         return LaneRing(schema, num_lanes, capacity, self._memory)
 
     def _set_ring(self, ring: LaneRing) -> None:
@@ -388,9 +443,11 @@ class LaneStore:
         self._has_starts = False
         assert self._intake is not None
         ring.bind_inputs(self._intake.positions)
-        self._plan = OutputPlan(ring, self._pool)
-        self._shifted_plan = OutputPlan(ring, self._pool, shifted_stacks=True) if ring.schema.depth > 1 else None
+        self._plan = OutputPlan(ring)
+        self._shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
         self._any_step = Starts(ring.num_lanes)
+        leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
+        self._is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
         if self._starts is None:
             self._starts = self._make_starts(ring)
         elif isinstance(self._starts, Sequences):
@@ -427,25 +484,25 @@ class LaneStore:
     def _export_rows(self, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
         places = self.ring.locate(ids, ONE_STEP)
         rows = self.gather(ids, places, 1.0)
-        for key in (keys.DISCOUNT, keys.N_STEP):
-            del rows[(key,)]
+        for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
+            del rows[key]
         ended = self.ring.flag_column(layout.R_ENDED).reshape(-1)[self.ring.slots(ids)]
         cut = (places[layout.P_TAIL] != 0) & ~ended
         if cut.any():
-            rows[(keys.CUT,)] = torch.from_numpy(cut[:, None].astype(self.ring.schema.flags[keys.NEXT_DONE]))
+            rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(self.ring.schema.flags[keys.NEXT_DONE]))
         if isinstance(self._starts, Sequences):
             rows |= self._exported_states(ids)
         shape = (num_steps, self.num_envs)
-        return nest((path, rows[path].reshape(*shape, *rows[path].shape[1:])) for path in rows)
+        return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)
 
-    def _exported_states(self, ids: np.ndarray) -> dict[Path, torch.Tensor]:
+    def _exported_states(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
         assert isinstance(self._starts, Sequences)
         base = self._starts.table[layout.A_BASE, ids >> layout.ID_SHIFT]
         elsewhere = ((ids & layout.ID_MASK) - base) % self._starts.stride != 0
-        states = {}
+        states: dict[Name, torch.Tensor] = {}
         for path, values in self._starts.states(ids).items():
             values[elsewhere] = 0
-            states[path] = torch.from_numpy(values)
+            states[name_of(path)] = torch.from_numpy(values)
         return states
 
 

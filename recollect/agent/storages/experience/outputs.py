@@ -1,8 +1,8 @@
-"""What a batch is gathered into: fresh arrays, large ones from a pool of those no longer in use."""
+"""What a batch is gathered into: tensors that nobody refers to any more, or fresh ones."""
 
-import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy as np
@@ -14,36 +14,101 @@ from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.schema import DTYPE_CODES, FLAG_BYTES, Path, Place, next_path
 
-# Fresh arrays of this size come from new pages, whose faults cost more than the copy.
-_SMALLEST_POOLED_BYTES: Final = 1 << 16
-_ARRAYS_POOLED: Final = 4
-# What `sys.getrefcount` says of a pooled array that nobody uses: the pool, the loop and the call.
-_REFERENCES_OF_UNUSED: Final = 3
+# Sets of tensors kept for each batch size, and batch sizes for which they are kept.
+_SETS_KEPT: Final = 4
+_SIZES_KEPT: Final = 16
 
 
-class ArrayPool:
-    """Arrays that are handed out again once every tensor made from them is gone.
+class _TensorSet:
+    """The tensors of one batch, which are handed out again once nobody refers to them.
 
-    A handed-out view refers to its base array for as long as any tensor, view or autograd graph
-    refers to it, so an array whose reference count is back at rest is free.
+    A fresh tensor costs about a microsecond, and a large one page faults that cost more than the
+    copy into it. What counts as a reference: the tensor object itself, its implementation (autograd
+    graphs, DLPack), its memory (views, detached tensors). A tensor that was changed in place, or made
+    to require gradients, is not used again either.
     """
 
-    def __init__(self) -> None:
-        self._arrays: dict[tuple[tuple[int, ...], np.dtype], list[np.ndarray]] = {}
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.targets = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+        self._watched = [_watch(tensor) for tensor in tensors]
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype, num_bytes: int) -> np.ndarray:
-        """Return an array of undefined content."""
-        if num_bytes < _SMALLEST_POOLED_BYTES:
-            return np.empty(shape, dtype)
-        pooled = self._arrays.setdefault((shape, dtype), [])
-        for base in pooled:
-            if sys.getrefcount(base) == _REFERENCES_OF_UNUSED:
-                return base.view()
-        base = np.empty(shape, dtype)
-        if len(pooled) == _ARRAYS_POOLED:
-            pooled.pop(0)
-        pooled.append(base)
-        return base.view()
+    def is_free(self) -> bool:
+        """Whether no tensor is referred to, or was changed in other ways than by filling it."""
+        for tensor, use_count, storage, storage_count in self._watched:
+            if (
+                getrefcount(tensor) != _REFERENCES_OF_FREE
+                or tensor._use_count() != use_count  # type: ignore[attr-defined]
+                or _storage_count(storage) != storage_count
+                or tensor._version
+                or tensor.requires_grad
+            ):
+                return False
+        return True
+
+
+def _find_storage_count() -> Callable[[int], int] | None:
+    """The function that counts the references to a tensor's memory, if this version of torch has it."""
+    count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+    return count if hasattr(torch.Tensor, "_use_count") else None
+
+
+_counter: Final = _find_storage_count()
+# Of a tensor in a set: the two lists, the loop and the call.
+_REFERENCES_OF_FREE: Final = 4
+
+
+def _storage_count(storage: int) -> int:
+    return _counter(storage) if _counter is not None else 0
+
+
+def _watch(tensor: torch.Tensor) -> tuple[torch.Tensor, int, int, int]:
+    """A tensor with the counts of references that it has at rest."""
+    # The address outlives the storage object, which would itself count as a reference.
+    storage = tensor.untyped_storage()._cdata
+    return tensor, tensor._use_count(), storage, _storage_count(storage)  # type: ignore[attr-defined]
+
+
+class TensorPool:
+    """Hands out sets of tensors, old ones where they are free.
+
+    Parameters
+    ----------
+    outputs : list of (shape, dtype)
+        Shape of one row and dtype of each tensor of a set.
+    """
+
+    def __init__(self, outputs: list[tuple[tuple[int, ...], np.dtype]]) -> None:
+        self._outputs = outputs
+        self._sets: dict[int, list[_TensorSet]] = {}
+
+    def take(self, batch_size: int) -> _TensorSet:
+        """Return a set of tensors `[batch_size, ...]` of undefined content."""
+        kept = self._sets.get(batch_size)
+        if kept is None:
+            if len(self._sets) >= _SIZES_KEPT:
+                self._sets.clear()
+            kept = self._sets[batch_size] = []
+        for each in kept:
+            if each.is_free():
+                return each
+        fresh = _TensorSet(
+            [torch.from_numpy(np.empty((batch_size, *shape), dtype)) for shape, dtype in self._outputs]
+        )
+        if _counter is not None:
+            if len(kept) == _SETS_KEPT:
+                kept.pop(0)
+            kept.append(fresh)
+        return fresh
+
+
+# A column of a batch is named by its key, a nested one by its path of keys.
+Name = str | Path
+
+
+def name_of(path: Path) -> Name:
+    """Name of the column at `path`."""
+    return path[0] if len(path) == 1 else path
 
 
 @dataclass(frozen=True)
@@ -95,8 +160,6 @@ class OutputPlan:
     ----------
     ring : LaneRing
         Where the steps are.
-    pool : ArrayPool
-        Where large arrays come from.
     shifted_stacks : bool
         Gather stacks of both ends of one-step windows into one block; right only where every next
         stack is its predecessor shifted.
@@ -105,37 +168,32 @@ class OutputPlan:
     """
 
     def __init__(
-        self, ring: LaneRing, pool: ArrayPool, *, shifted_stacks: bool = False, only: set[Path] | None = None
+        self, ring: LaneRing, *, shifted_stacks: bool = False, only: set[Path] | None = None
     ) -> None:
         self._ring = ring
-        self._pool = pool
         self._outputs = [
             output for output in self._list_outputs(shifted_stacks) if only is None or output.path in only
         ]
-        self._paths = [output.path for output in self._outputs]
+        self._names = [name_of(output.path) for output in self._outputs]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
+        self._pool = TensorPool([(output.shape, output.dtype) for output in self._outputs])
         self._columns = np.array([output.words for output in self._outputs], np.int64)
 
-    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Path, torch.Tensor]:
-        """Fill fresh tensors with the rows of the windows at `places`; returns them by path."""
-        batch_size = len(ids)
-        take = self._pool.take
-        tensors = [
-            torch.from_numpy(take((batch_size, *output.shape), output.dtype, batch_size * output.num_bytes))
-            for output in self._outputs
-        ]
-        targets = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
-        gather_kernels.gather(self._ring.header, self._columns, targets, ids, places, gamma)
-        return dict(zip(self._paths, tensors, strict=True) if self._is_plain else self._named(tensors))
+    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
+        """Fill tensors with the rows of the windows at `places`; returns them by name."""
+        taken = self._pool.take(len(ids))
+        gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, places, gamma)
+        tensors = taken.tensors
+        return dict(zip(self._names, tensors, strict=True) if self._is_plain else self._named(tensors))
 
-    def _named(self, tensors: list[torch.Tensor]) -> Iterable[tuple[Path, torch.Tensor]]:
+    def _named(self, tensors: list[torch.Tensor]) -> Iterable[tuple[Name, torch.Tensor]]:
         for output, tensor in zip(self._outputs, tensors, strict=True):
             if output.frame_extent:
                 size = tensor.shape[1] - output.frame_extent
-                yield output.path, _unstack(tensor[:, :size], output.axis)
-                yield next_path(output.path), _unstack(tensor[:, output.frame_extent :], output.axis)
+                yield name_of(output.path), _unstack(tensor[:, :size], output.axis)
+                yield name_of(next_path(output.path)), _unstack(tensor[:, output.frame_extent :], output.axis)
             else:
-                yield output.path, _unstack(tensor, output.axis)
+                yield name_of(output.path), _unstack(tensor, output.axis)
 
     def _list_outputs(self, shifted_stacks: bool) -> Iterable[Output]:
         ring, schema = self._ring, self._ring.schema
@@ -157,6 +215,7 @@ class OutputPlan:
                 yield _derived((key,), schema.flags[key], kind, byte)
         yield _derived((keys.DISCOUNT,), np.dtype(np.float32), layout.K_DISCOUNT)
         yield _derived((keys.N_STEP,), np.dtype(np.int64), layout.K_NUM_STEPS)
+        yield replace(_derived((keys.IDXS,), np.dtype(np.int64), layout.K_IDS), shape=())
 
 
 def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
@@ -164,10 +223,13 @@ def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
     return tensor.movedim(1, 1 + axis) if axis else tensor
 
 
-def nest(arrays: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
-    """Turn arrays by path into a dict of arrays and nested dicts."""
+def nest(arrays: Iterable[tuple[Name, Any]]) -> dict[str, Any]:
+    """Turn arrays by name into a dict of arrays and nested dicts."""
     result: dict[str, Any] = {}
     for path, array in arrays:
+        if isinstance(path, str):
+            result[path] = array
+            continue
         inner = result
         for part in path[:-1]:
             inner = inner.setdefault(part, {})

@@ -10,6 +10,7 @@ import numpy as np
 
 from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of
 from recollect.agent.storages.experience.draw_kernels import starts_of as _starts_of
+from recollect.agent.storages.experience.pointers import prefetch
 from recollect.agent.storages.experience.ring_layout import (
     A_BASE,
     A_LENGTH,
@@ -53,8 +54,8 @@ def _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touc
     return num_touched
 
 
-@nb.njit(nb.void(_i64, _table, _table, _f64, _f64, _i64, _f32, nb.float32, nb.float64), **KERNEL)
-def follow(header, starts, seen, sums, mins, offsets, errors, default_error, default_priority):
+@nb.njit(nb.void(_i64, _table, _table, _f64, _f64, _i64, _f32, nb.float32, nb.float64, nb.float64), **KERNEL)
+def follow(header, starts, seen, sums, mins, offsets, errors, default_error, epsilon, alpha):
     """Give new starts the priority of new data, and take it from overwritten ones.
 
     Parameters
@@ -73,6 +74,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, def
     num_touched = 0
     slots = header[H_SLOTS]
     has_tree = len(sums) > 0
+    default_priority = priority_of(default_error, epsilon, alpha)
     for lane in range(header[H_NUM_LANES]):
         first, head, length = oldest_of(header, lane), head_of(header, lane), starts[A_LENGTH, lane]
         if has_tree:
@@ -95,12 +97,19 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, def
 def _finish(header, sums, smallest, beta, ids, weights):
     """Turn drawn slots into ids, and their priorities into weights."""
     slots = header[H_SLOTS]
+    lane, lane_begin, newest, newest_offset = np.int64(-1), np.int64(0), np.int64(0), np.int64(0)
+    exponent = np.float32(beta)
     for item in range(len(ids)):
         slot = ids[item]
-        weights[item] = (smallest / sums[slot]) ** beta
-        lane = slot // slots
-        newest = head_of(header, lane) - 1
-        ids[item] = (lane << ID_SHIFT) | (newest - (newest - (slot - lane * slots)) % slots)
+        weights[item] = np.float32(smallest / sums[slot]) ** exponent
+        # Drawn slots ascend, so the lane seldom changes and divisions are few.
+        if lane < 0 or slot < lane_begin or slot >= lane_begin + slots:
+            lane = slot // slots
+            lane_begin = lane * slots
+            newest = head_of(header, lane) - 1
+            newest_offset = newest % slots
+        age = newest_offset - (slot - lane_begin)
+        ids[item] = (lane << ID_SHIFT) | (newest - (age if age >= 0 else age + slots))
 
 
 @nb.njit(nb.int64(_i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
@@ -128,6 +137,8 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
             child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
             ids[item] = (ids[item] << SHIFT) + child
             uniforms[item] = left
+            if level > 0:
+                prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
     _finish(header, sums, mins[offsets[top] - offsets[1]], beta, ids, weights)
     return batch * top
 
@@ -199,7 +210,7 @@ def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon
             continue
         if number + starts[A_LENGTH, lane] > head_of(header, lane):
             continue
-        if (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
+        if starts[A_STRIDE, lane] == 1 or (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
             slots[item] = lane * header[H_SLOTS] + number % header[H_SLOTS]
             errors[slots[item]] = -1.0
             count += 1

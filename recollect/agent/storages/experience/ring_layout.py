@@ -100,6 +100,7 @@ K_FLAG_LAST = 6
 K_REWARD = 7
 K_DISCOUNT = 8
 K_NUM_STEPS = 9
+K_IDS = 10
 O_KIND = 0
 O_BYTES = 1
 O_ROW = 2
@@ -129,15 +130,17 @@ ID_SHIFT = 40
 ID_MASK = (1 << ID_SHIFT) - 1
 
 KERNEL: Final[dict[str, Any]] = {"nogil": True, "cache": True}
+# For what a loop calls for each step: passing arrays on costs more than the work.
+INLINED: Final[dict[str, Any]] = {**KERNEL, "forceinline": True}
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def row_at(header, lane, number):
     slots = header[H_SLOTS]
     return header[H_ROWS] + (lane * slots + number % slots) * header[H_ROW_BYTES]
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def field_at(header, row, row_offset, block, num_bytes):
     """Address of a field of the step at `row`: inside the row, or in its block column."""
     if row_offset >= 0:
@@ -145,7 +148,7 @@ def field_at(header, row, row_offset, block, num_bytes):
     return block + (row - header[H_ROWS]) // header[H_ROW_BYTES] * num_bytes
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def tail_of(header, row):
     """Address of the tail record of the step at `row`, 0 if its stream goes on."""
     reference = np.int64(load_i32(row + R_TAIL))

@@ -4,7 +4,7 @@ Each step is stored once; overlapping sequences are a stride at read time. Hidde
 where a sequence starts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -134,14 +134,35 @@ class Sequences(Starts):
         for old, new in zip(old_recent, self._recent, strict=True):
             new[:num_lanes] = old
         for lane in range(num_lanes):
-            base = self.table[layout.A_BASE, lane]
-            begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
-            # A sequence that is still being filled has its state already.
-            numbers = np.arange(begin, ring.heads[lane], self.stride)
-            grid = (numbers - base) // self.stride
+            grid = (self._begun(ring, lane) - self.table[layout.A_BASE, lane]) // self.stride
             for old, new in zip(old_states, self._states, strict=True):
                 new[lane, grid % new.shape[1]] = old[lane, grid % old.shape[1]]
         self.grow(ring.num_lanes)
+
+    def state(self, ring: LaneRing) -> dict[str, np.ndarray]:
+        """What a snapshot needs: the table, and the states at the starts and of the last steps."""
+        begun = [self._begun(ring, lane) | (lane << layout.ID_SHIFT) for lane in range(ring.num_lanes)]
+        ids = np.concatenate(begun)
+        arrays = {"table": self.table.copy(), "ids": ids}
+        for index, (states, recent) in enumerate(zip(self.states(ids).values(), self._recent, strict=True)):
+            arrays |= {f"states{index}": states, f"recent{index}": recent.copy()}
+        return arrays
+
+    def load_state(self, ring: LaneRing, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `state` gave, of a ring that may have been larger."""
+        self.table[...] = arrays["table"]
+        lanes, numbers = arrays["ids"] >> layout.ID_SHIFT, arrays["ids"] & layout.ID_MASK
+        stored = numbers >= ring.firsts[lanes]
+        grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
+        for index, (kept, recent) in enumerate(zip(self._states, self._recent, strict=True)):
+            kept[lanes[stored], grid[stored] % kept.shape[1]] = arrays[f"states{index}"][stored]
+            recent[...] = arrays[f"recent{index}"]
+
+    def _begun(self, ring: LaneRing, lane: int) -> np.ndarray:
+        """Starts of the sequences of `lane`, with those that are still being filled."""
+        base = self.table[layout.A_BASE, lane]
+        begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
+        return np.arange(begin, ring.heads[lane], self.stride, dtype=np.int64)
 
     def _empty(self, num_lanes: int, num_states: int) -> list[np.ndarray]:
         return [np.zeros((num_lanes, num_states, *leaf.shape), leaf.dtype) for leaf in self._hidden]

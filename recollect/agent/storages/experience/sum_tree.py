@@ -86,14 +86,18 @@ class SumTree:
 
     def follow(self, default_error: float) -> None:
         """Give steps that are new in the ring the error of new data; drop those overwritten."""
+        sums, mins, offsets = self._nodes
         priority_kernels.follow(
             self._ring.header,
             self._starts.table,
             self._seen,
-            *self._nodes,
+            sums,
+            mins,
+            offsets,
             self.errors,
             default_error,
-            self._priority(np.float32(default_error)),
+            self.epsilon,
+            self.alpha,
         )
 
     def draw(
@@ -150,6 +154,12 @@ class SumTree:
 
     def _priority(self, error: Any) -> Any:
         return np.power(np.asarray(error, np.float64) + self.epsilon, self.alpha)
+
+
+def bytes_a_step(alpha: float) -> float:
+    """Bytes that a step's error and its share of the tree take."""
+    num_inner = 1.0 / (tree_kernels.FANOUT - 1)
+    return 4.0 if alpha == 0.0 else 4.0 + 8.0 * (1.0 + 2.0 * num_inner)
 
 
 def _level_offsets(num_leaves: int) -> np.ndarray:

@@ -147,13 +147,13 @@ class HERBuffer(EREBuffer):
         places = self._store.locate(ids, limits)
         tensors = self._store.gather(ids, places, gamma)
         rows = relabelled.rows
-        _put(tensors[(keys.REWARD,)], rows, relabelled.returns[:, None])
+        _put(tensors[keys.REWARD], rows, relabelled.returns[:, None])
         if relabelled.terminated is not None:
             terminated = relabelled.terminated[:, None]
-            _put(tensors[(keys.DISCOUNT,)], rows, np.where(terminated, 0.0, gamma ** relabelled.lengths[:, None]))
-            if (keys.NEXT_TERMINATED,) in tensors:
-                _put(tensors[(keys.NEXT_TERMINATED,)], rows, terminated)
-            _put(tensors[(keys.NEXT_DONE,)], rows[relabelled.terminated], True)
+            _put(tensors[keys.DISCOUNT], rows, np.where(terminated, 0.0, gamma ** relabelled.lengths[:, None]))
+            if keys.NEXT_TERMINATED in tensors:
+                _put(tensors[keys.NEXT_TERMINATED], rows, terminated)
+            _put(tensors[keys.NEXT_DONE], rows[relabelled.terminated], True)
         for path, values in relabelled.values.items():
             if path in tensors:
                 _put(tensors[path], rows, values)

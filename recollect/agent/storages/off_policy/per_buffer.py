@@ -10,7 +10,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
-from recollect.agent.storages.experience.sum_tree import SumTree
+from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.replay_buffer import StoreOptions, check_number
 from recollect.errors import SchemaError, StorageError
@@ -106,7 +106,7 @@ class PERBuffer(NStepReplayBuffer):
                     f'prioritised replay needs the TD errors of a batch at info["{keys.ALGORITHM}"]["{keys.ERRORS}"]'
                 )
             return info
-        ids = np.ascontiguousarray(_as_array(batch[keys.IDXS], np.int64).ravel())
+        ids = _as_array(batch[keys.IDXS], np.int64)
         values = self._one_error_a_row(_as_array(errors, np.float32), len(ids))
         with self._store.lock:
             if self.tree is None:
@@ -125,7 +125,7 @@ class PERBuffer(NStepReplayBuffer):
                 errors = self.get_sequence_priority(errors).astype(np.float32)
         if errors.size != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {errors.shape}")
-        return np.ascontiguousarray(errors.ravel())
+        return errors.reshape(-1)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         return self._draw_prioritised(num_rows, NO_FLOORS)
@@ -154,6 +154,9 @@ class PERBuffer(NStepReplayBuffer):
             tree.take_over(self.tree, old)
         self.tree = tree
 
+    def _bytes_beside(self) -> float:
+        return super()._bytes_beside() + bytes_a_step(self.alpha)
+
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
         return super()._parameter_setters() | {
             "alpha": lambda value: self._rescale(alpha=value),
@@ -179,5 +182,7 @@ def _refuse_negative(errors: np.ndarray) -> None:
 
 def _as_array(values: Any, dtype: type[np.generic]) -> np.ndarray:
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    return np.asarray(values, dtype)
+        if values.requires_grad:
+            values = values.detach()
+        values = (values if values.is_cpu else values.cpu()).numpy()
+    return np.ascontiguousarray(values, dtype)

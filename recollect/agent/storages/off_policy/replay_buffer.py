@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
@@ -20,8 +20,8 @@ from recollect.agent.storages.experience.lane_store import (
     SequenceShape,
 )
 from recollect.agent.storages.experience.memory import Backing, Memory
-from recollect.agent.storages.experience.outputs import nest
-from recollect.agent.storages.experience.schema import FrameStacks, Path
+from recollect.agent.storages.experience.outputs import Name, name_of, nest
+from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.sequences import Sequences
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 
@@ -50,9 +50,9 @@ class StoreOptions(TypedDict, total=False):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch by path, and which sequences must start from a zero hidden state."""
+    """Rows of a batch by name, and which sequences must start from a zero hidden state."""
 
-    tensors: dict[Path, torch.Tensor]
+    tensors: dict[Name, torch.Tensor]
     without_state: np.ndarray | None = None
 
 
@@ -125,6 +125,7 @@ class ReplayBuffer(Storage):
                 raise ConfigError(
                     f"{type(self).__name__} has no option {name!r}; {closest(name, StoreOptions.__annotations__)}"
                 )
+        self._on_cpu = self.device.type == "cpu"
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self._rng = np.random.default_rng(options.get("seed"))
@@ -136,6 +137,7 @@ class ReplayBuffer(Storage):
             frame_stack=options.get("frame_stack"),
             sequence=_sequence_shape(actor, algorithm, options),
             on_relayout=self._on_relayout,
+            bytes_beside=self._bytes_beside,
         )
         self._was_done = np.ones((self.num_envs, 1), np.float32)
 
@@ -351,37 +353,37 @@ class ReplayBuffer(Storage):
             self._store.check_drawable()
             ids, extras = self._draw(num_rows, k, num_batches)
             rows = self._rows(ids) if self._store.sequence is None else self._sequence_rows(ids)
-            rows[(keys.IDXS,)] = torch.from_numpy(ids)
             for key, values in extras.items():
-                rows[(key,)] = torch.from_numpy(values)
-        if self.device.type != "cpu":
-            rows = {path: tensor.to(self.device, non_blocking=True) for path, tensor in rows.items()}
-        return nest(rows.items())
+                rows[key] = torch.from_numpy(values)
+        if not self._on_cpu:
+            rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
+        return nest(rows.items()) if self._store.is_nested else cast(Batch, rows)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Choose the starts of the `k`-th of `num_batches` batches: ids [rows], and what comes with them."""
         return self._store.draw(self._rng.random(num_rows), NO_FLOORS), {}
 
-    def _rows(self, ids: np.ndarray) -> dict[Path, torch.Tensor]:
+    def _rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
         return self._windows(ids, 1).tensors
 
-    def _sequence_rows(self, ids: np.ndarray) -> dict[Path, torch.Tensor]:
+    def _sequence_rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
         """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
         starts = self._store.starts
         assert isinstance(starts, Sequences)
         num_steps = starts.length + int(self._limits()[0])
         windows = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
         rows = {
-            path: tensor.reshape(len(ids), num_steps, *tensor.shape[1:])
-            for path, tensor in windows.tensors.items()
+            name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:])
+            for name, tensor in windows.tensors.items()
         }
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0
-        rows[(keys.MASK,)] = mask
+        rows[keys.MASK] = mask
+        rows[keys.IDXS] = torch.from_numpy(ids)
         for path, states in starts.states(ids).items():
             if windows.without_state is not None:
                 states[windows.without_state] = 0
-            rows[path] = torch.from_numpy(states)
+            rows[name_of(path)] = torch.from_numpy(states)
         return rows
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
@@ -401,6 +403,10 @@ class ReplayBuffer(Storage):
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""
+
+    def _bytes_beside(self) -> float:
+        """Bytes kept for each step beside the store."""
+        return 0.0
 
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
         """What `update_storage_parameter` can change, and how."""
@@ -445,7 +451,10 @@ def _sequence_shape(actor: Any, algorithm: Any, options: StoreOptions) -> Sequen
 
 def check_count(name: str, value: Any) -> int:
     """Return a whole number of at least 1, or refuse it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)) or value != int(value):
+    if type(value) is int and value >= 1:
+        return value
+    is_number = isinstance(value, (int, float, np.integer)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value != int(value):
         raise ConfigError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value!r}")

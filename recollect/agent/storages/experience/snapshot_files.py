@@ -1,0 +1,103 @@
+"""The files of a snapshot: arrays on disk, each with a checksum, and one move that makes them count."""
+
+import contextlib
+import hashlib
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from recollect.errors import StorageError
+
+MANIFEST: Final = "manifest.json"
+PARTIAL: Final = "manifest.json.partial"
+_OWN_FILES: Final = re.compile(r"\d+-[a-z0-9-]+\.npy")
+
+
+class SnapshotWriter:
+    """Writes the files of one snapshot under names that no other snapshot here has."""
+
+    def __init__(self, folder: Path, serial: int) -> None:
+        self.serial = serial
+        self.checksums: dict[str, str] = {}
+        self._folder = folder
+        self._written: list[Path] = []
+
+    def save(self, name: str, array: np.ndarray) -> str:
+        """Write an array and return the name of its file."""
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        file = f"{self.serial:06d}-{name}.npy"
+        path = self._folder / file
+        self._written.append(path)
+        _write_synced(path, buffer.getbuffer())
+        self.checksums[file] = hashlib.sha256(buffer.getbuffer()).hexdigest()
+        return file
+
+    def keep(self, files: Iterable[str], checksums: Mapping[str, str]) -> None:
+        """Refer to files of the snapshot before."""
+        self.checksums |= {file: checksums[file] for file in files}
+
+    def replace_manifest(self, content: bytes) -> None:
+        """Make the files written so far the snapshot."""
+        partial = self._folder / PARTIAL
+        self._written.append(partial)
+        _write_synced(partial, content)
+        _sync_folder(self._folder)
+        os.replace(partial, self._folder / MANIFEST)
+        self._written.clear()
+        _sync_folder(self._folder)
+
+    def undo(self) -> None:
+        """Remove what was written in vain."""
+        for path in self._written:
+            path.unlink(missing_ok=True)
+
+
+class SnapshotReader:
+    """Reads the files of one snapshot and checks each."""
+
+    def __init__(self, folder: Path, checksums: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._checksums = checksums
+
+    def array(self, file: str) -> np.ndarray:
+        """Read an array."""
+        path = self._folder / file
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise StorageError(f"the snapshot in {self._folder} lacks {file}: {error}") from error
+        if hashlib.sha256(content).hexdigest() != self._checksums[file]:
+            raise StorageError(f"{path} is damaged: its checksum does not fit")
+        array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+        return array
+
+
+def remove_unused(folder: Path, used: Iterable[str]) -> None:
+    """Remove the files of earlier snapshots, and of those that were interrupted."""
+    kept = set(used)
+    for path in folder.iterdir():
+        if _OWN_FILES.fullmatch(path.name) and path.name not in kept:
+            # What cannot be removed now will be after the next snapshot.
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _write_synced(path: Path, content: bytes | memoryview) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

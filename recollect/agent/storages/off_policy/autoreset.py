@@ -1,0 +1,117 @@
+"""`ResetSteps`: the steps in which a vector environment only begins an episode."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from recollect import keys
+from recollect.agent.storages.experience import ring_layout as layout
+from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
+from recollect.agent.storages.experience.outputs import nest
+from recollect.agent.storages.experience.schema import to_numpy, walk
+from recollect.errors import ConfigError, RecollectWarning, StorageError
+
+_MOST_REDRAWS: Final = 64
+_ENDS_WATCHED: Final = 10
+
+
+class ResetSteps:
+    """Finds steps that are none: in mode "NextStep", the one after an end takes no action.
+
+    They are stored, as all envs' steps are, with `Done` as their mark, and never drawn. In the other
+    modes there are none; if envs seem to make them all the same, there is a warning.
+
+    Parameters
+    ----------
+    store : LaneStore
+        Of a single source.
+    mode : AutoresetMode or str
+        How the envs begin anew.
+    """
+
+    def __init__(self, store: LaneStore, mode: AutoresetMode | str) -> None:
+        self.are_expected = _check_mode(mode) is AutoresetMode.NEXT_STEP
+        self._store = store
+        self._num_ends = 0
+        self._num_repeated = 0
+
+    def find(self, observations: Any) -> np.ndarray:
+        """Which envs only begin an episode in the step to come, bool [num_envs, 1].
+
+        They are still where their last episode ended.
+        """
+        resets = np.zeros((self._store.num_envs, 1), np.bool_)
+        if not self.are_expected and self._num_ends >= _ENDS_WATCHED:
+            return resets
+        ring, newest = self._store.ring, int(self._store.ring.heads[0]) - 1
+        if newest < ring.firsts[0]:
+            return resets
+        ended = np.flatnonzero(ring.flag_column(layout.R_ENDED)[:, newest % ring.num_slots, 0])
+        if len(ended):
+            repeated = self._are_at(ended, newest, observations)
+            if self.are_expected:
+                resets[ended, 0] = repeated
+            else:
+                self._watch(len(ended), int(repeated.sum()))
+        return resets
+
+    def replace(self, ids: np.ndarray, draw: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Draw others for those of `ids` that are resets."""
+        for _ in range(_MOST_REDRAWS if self.are_expected else 0):
+            refused = np.flatnonzero(self._is_reset(ids))
+            if len(refused) == 0:
+                return ids
+            ids[refused] = draw(len(refused))
+        if self.are_expected:
+            raise StorageError("only steps in which an env was reset are stored: add more steps")
+        return ids
+
+    def count(self) -> int:
+        """Resets among the steps stored."""
+        if not self.are_expected:
+            return 0
+        ring = self._store.ring
+        slots = np.arange(ring.firsts[0], ring.heads[0]) % ring.num_slots
+        return int(ring.flag_column(layout.R_DONE)[:, slots].sum())
+
+    def _is_reset(self, ids: np.ndarray) -> np.ndarray:
+        ring = self._store.ring
+        lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
+        return ring.flag_column(layout.R_DONE)[lanes, numbers % ring.num_slots, 0]
+
+    def _are_at(self, envs: np.ndarray, newest: int, observations: Any) -> np.ndarray:
+        """Whether each env is where its newest step led to, bit for bit."""
+        ids = (envs << layout.ID_SHIFT) | newest
+        rows = self._store.gather(ids, self._store.locate(ids, ONE_STEP), 1.0)
+        led_to = dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
+        same = np.ones(len(envs), np.bool_)
+        for path, values in walk((), observations):
+            pair = (to_numpy(values)[envs], led_to[path].numpy())
+            left, right = (np.ascontiguousarray(each).reshape(len(envs), -1) for each in pair)
+            same &= (left.view(np.uint8) == right.view(np.uint8)).all(axis=1)
+        return same
+
+    def _watch(self, num_ends: int, num_repeated: int) -> None:
+        """Warn if the first episodes all seem to go on after their ends."""
+        self._num_ends += num_ends
+        self._num_repeated += num_repeated
+        if self._num_ends >= _ENDS_WATCHED and self._num_repeated == self._num_ends:
+            warnings.warn(
+                "after every end the next observation is what the last step led to. Either the envs are "
+                f"reset in the step after an end: say autoreset_mode={AutoresetMode.NEXT_STEP.value!r}. Or "
+                f"the true last observations are missing: give them in infos[{keys.FINAL_OBS!r}] or "
+                "next_observations.",
+                RecollectWarning,
+                stacklevel=4,
+            )
+
+
+def _check_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = ", ".join(repr(each.value) for each in AutoresetMode)
+        raise ConfigError(f"autoreset_mode must be one of {known}, got {mode!r}") from None

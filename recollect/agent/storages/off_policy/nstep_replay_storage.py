@@ -1,0 +1,334 @@
+"""`NStepReplayStorage`: n-step replay for vector environments, loaded in the background."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from functools import partial
+from os import PathLike
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+
+from recollect import keys
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.lane_store import LaneStore
+from recollect.agent.storages.experience.lookahead import Lookahead
+from recollect.agent.storages.experience.memory import Backing, Memory
+from recollect.agent.storages.experience.outputs import OutputPlan, nest
+from recollect.agent.storages.experience.schema import FrameStacks, Path
+from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.agent.storages.off_policy.autoreset import ResetSteps
+from recollect.agent.storages.off_policy.replay_buffer import check_count, check_number
+from recollect.agent.storages.off_policy.vector_steps import VectorSteps
+from recollect.errors import ConfigError, StorageError
+
+_KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
+_MOST_BATCHES_AHEAD: Final = 16
+_GENERATOR: Final = "generator"
+
+
+class NStepReplayBatch(NamedTuple):
+    """Tensors `[batch, ...]`, of dict spaces dicts of them; learn `rewards + discounts * value(next)`.
+
+    Attributes
+    ----------
+    rewards : float32 [batch, 1]
+        Discounted sum over the window's steps.
+    discounts : float32 [batch, 1]
+        0 where the window ends in a termination, else the discount to the power of its steps.
+    next_observations
+        What the window's last step led to.
+    """
+
+    observations: Any
+    actions: Any
+    rewards: torch.Tensor
+    discounts: torch.Tensor
+    next_observations: Any
+
+
+class NStepReplayStorage:
+    """N-step replay as in DrQ-v2 (Yarats et al., 2021, https://arxiv.org/abs/2107.09645).
+
+    Steps of any number of environments, each observation stored once, sampleable as soon as they are
+    added, with the shorter window where an episode ends or has come no further yet.
+
+    Batches are drawn by looks: a look draws those of the next `fetch_every` rows from all that is
+    stored at that moment, and threads gather them while the caller learns. The looks, and therefore
+    the batches, depend on the calls and on the seed, never on the threads: `add` waits for what is
+    still being gathered.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+        Those of one environment: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of them.
+    device : str
+        Where batches are placed.
+    storage_size : int
+        Transitions, over all environments together.
+    num_envs : int
+        Environments that are stepped together.
+    batch_size : int
+        Rows of a batch.
+    num_workers : int
+        Threads that gather batches; 0 gathers them in the caller's.
+    pin_memory : bool
+        Hand batches out in, or through, pinned memory, where there is CUDA.
+    n_step : int
+        Most steps of a return.
+    discount : float
+        Discount factor of returns.
+    fetch_every : int
+        Rows drawn from one look at the store, rounded up to whole batches, at most 16 of them. Data
+        added since the last look are seen by the next; with 0 or 1, each batch sees them all.
+    save_snapshot : bool
+        Write the storage to `snapshot_path` in `update` and `close`.
+    snapshot_path : path-like, optional
+        Folder of the snapshot. If there is one, the storage goes on from it.
+    seed : int, optional
+        Seed of the storage's own generator; a snapshot brings its own.
+    autoreset_mode : gymnasium.vector.AutoresetMode or str
+        How the environments begin anew. With "NextStep" the step after an end is no step of an
+        episode, and is never drawn. The other modes need nothing of the storage.
+    frame_stack : int or mapping, optional
+        Depth of frame stacks in the observations, which are then stored as single frames.
+    backing, path
+        Where the data live, as in `StoreOptions`.
+
+    Examples
+    --------
+    >>> import gymnasium as gym
+    >>> envs = gym.make_vec("CartPole-v1", 2, vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
+    >>> spaces = envs.single_observation_space, envs.single_action_space
+    >>> with NStepReplayStorage(*spaces, num_envs=2, batch_size=4) as storage:
+    ...     observations, _ = envs.reset(seed=1)
+    ...     actions = envs.action_space.sample()
+    ...     after, rewards, terminateds, truncateds, infos = envs.step(actions)
+    ...     storage.add(observations, actions, rewards, terminateds, truncateds, infos, after)
+    ...     storage.sample().next_observations.shape
+    torch.Size([4, 4])
+    """
+
+    def __init__(
+        self,
+        observation_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        device: str = "cpu",
+        storage_size: int = 1000000,
+        num_envs: int = 1,
+        batch_size: int = 256,
+        num_workers: int = 4,
+        pin_memory: bool = True,
+        n_step: int = 3,
+        discount: float = 0.99,
+        fetch_every: int = 1000,
+        save_snapshot: bool = False,
+        *,
+        snapshot_path: str | PathLike[str] | None = None,
+        seed: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+        frame_stack: FrameStacks = None,
+        backing: Backing = "ram",
+        path: str | PathLike[str] | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.storage_size = check_count("storage_size", storage_size)
+        self.num_envs = check_count("num_envs", num_envs)
+        self.batch_size = check_count("batch_size", batch_size)
+        self.num_workers = _check_whole("num_workers", num_workers)
+        self.pin_memory = bool(pin_memory) and torch.cuda.is_available()
+        self.n_step = check_count("n_step", n_step)
+        self.discount = check_number("discount", discount, 0.0, 1.0)
+        self.fetch_every = _check_whole("fetch_every", fetch_every)
+        self.save_snapshot = save_snapshot
+        if save_snapshot and snapshot_path is None:
+            raise ConfigError("save_snapshot=True needs snapshot_path=, a folder to write to")
+        if self.storage_size < self.num_envs:
+            raise ConfigError(
+                f"storage_size counts all envs together: {storage_size} is less than a step for each of {num_envs}"
+            )
+        self._steps = VectorSteps(observation_space, action_space, self.num_envs)
+        self._rng = np.random.default_rng(seed)
+        self._most_steps = np.array([self.n_step], np.int64)
+        batches_a_look = -(-self.fetch_every // self.batch_size)
+        self._batches_a_look = min(max(1, batches_a_look), _MOST_BATCHES_AHEAD)
+        self._ahead: Lookahead[NStepReplayBatch] = Lookahead(self.num_workers if self._batches_a_look > 1 else 0)
+        self._plans = _ThreadPlans(self._steps.paths | {(keys.REWARD,), (keys.DISCOUNT,)})
+        self._store = LaneStore(
+            self.storage_size // self.num_envs,
+            self.num_envs,
+            _KEYS,
+            Memory(backing, path),
+            frame_stack=frame_stack,
+            on_relayout=self._plans.renew,
+            bytes_beside=lambda: 0.0,
+        )
+        self._resets = ResetSteps(self._store, autoreset_mode)
+        self._store.build(self._steps.blank())
+        self._is_closed = False
+        self._snapshot = None if snapshot_path is None else Snapshot(snapshot_path)
+        self._is_saved = self._load()
+
+    def __len__(self) -> int:
+        """Transitions that may be drawn, of all envs together."""
+        return len(self._store) - self._resets.count()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the stored steps take."""
+        return self._store.ring.num_bytes_used
+
+    def reset(self) -> None:
+        """Reset the storage: forget all steps, and the batches drawn from them."""
+        with self._store.lock:
+            self._check_open()
+            self._ahead.drop()
+            self._store.clear()
+            self._is_saved = False
+
+    def add(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminateds: Any,
+        truncateds: Any,
+        infos: Mapping[str, Any],
+        next_observations: Any,
+    ) -> None:
+        """Add one step of every env, arrays or tensors `[num_envs, ...]`.
+
+        Parameters
+        ----------
+        observations, actions : array or dict of arrays
+            As the spaces say; observations stay in their own dtype.
+        rewards, terminateds, truncateds : array `[num_envs]` or `[num_envs, 1]`
+            What the step brought, and whether it ended an episode.
+        infos : dict
+            The vector env's. Where it reset envs in the same step, their last observations are here.
+        next_observations : array or dict of arrays
+            What the step led to.
+        """
+        sample = self._steps.read(observations, actions, rewards, terminateds, truncateds, infos, next_observations)
+        with self._store.lock:
+            self._check_open()
+            sample[keys.DONE] = self._resets.find(sample[keys.OBS])
+            # Batches already drawn are those of the store as it was.
+            self._ahead.settle()
+            self._store.insert(sample)
+            self._is_saved = False
+
+    def replay_iter(self) -> Iterator[NStepReplayBatch]:
+        """Create an iterator over batches that does not end."""
+        while True:
+            yield self.sample()
+
+    def sample(self) -> NStepReplayBatch:
+        """Sample from the storage: the next batch."""
+        with self._store.lock:
+            self._check_open()
+            self._is_saved = False
+            return self._ahead.take() if len(self._ahead) else self._look()
+
+    def update(self, *args: Any) -> None:
+        """Update the storage if necessary: write a snapshot, if one is wanted and something has changed."""
+        with self._store.lock:
+            self._check_open()
+            if self.save_snapshot and not self._is_saved:
+                self._save()
+
+    def close(self) -> None:
+        """Write a snapshot, if one is wanted, and end the threads."""
+        with self._store.lock:
+            if not self._is_closed:
+                try:
+                    self.update()
+                finally:
+                    self._is_closed = True
+                    self._ahead.close()
+
+    def _look(self) -> NStepReplayBatch:
+        """Draw the next batches from all that is stored now; return the first, have the others gathered."""
+        self._store.check_drawable()
+        ids = self._resets.replace(self._draw(self._batches_a_look * self.batch_size), self._draw)
+        first, *others = ids.reshape(-1, self.batch_size)
+        for other in others:
+            self._ahead.start(partial(self._gather, other))
+        return self._gather(first)
+
+    def _draw(self, num_rows: int) -> np.ndarray:
+        return self._store.draw(self._rng.random(num_rows))
+
+    def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
+        """Make the batch of the windows that start at `ids`; any thread may."""
+        places = self._store.locate(ids, self._most_steps)
+        rows = self._plans.get(self._store).gather(ids, places, self.discount)
+        batch = nest((name, self._deliver(tensor)) for name, tensor in rows.items())
+        names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
+        return NStepReplayBatch(*(batch[name] for name in names))
+
+    def _deliver(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.pin_memory:
+            tensor = tensor.pin_memory()
+        return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageError("the storage is closed; build another")
+
+    def _load(self) -> bool:
+        """Go on from the snapshot, if there is one."""
+        if self._snapshot is None or not self._snapshot.exists:
+            return False
+        state = self._snapshot.read(self._store).state
+        try:
+            self._rng.bit_generator.state = state[_GENERATOR]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"the snapshot in {self._snapshot.folder} is of another storage") from error
+        return True
+
+    def _save(self) -> None:
+        """Write a snapshot; batches drawn ahead are not part of it, so they are drawn anew here as well."""
+        assert self._snapshot is not None
+        self._ahead.drop()
+        self._snapshot.write(self._store, Extras({_GENERATOR: self._rng.bit_generator.state}, {}))
+        self._is_saved = True
+
+
+class _ThreadPlans:
+    """A plan of outputs for each thread: plans reuse their tensors and belong to one thread."""
+
+    def __init__(self, paths: set[Path]) -> None:
+        self._paths = paths
+        self._local = threading.local()
+
+    def renew(self, old: LaneRing | None, new: LaneRing) -> None:
+        """Forget the plans of a ring that was replaced."""
+        self._local = threading.local()
+
+    def get(self, store: LaneStore) -> OutputPlan:
+        """The plan of the calling thread."""
+        if not hasattr(self._local, "plan"):
+            self._local.plan = store.plan(self._paths)
+        plan: OutputPlan = self._local.plan
+        return plan
+
+
+def _check_whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
+    return int(value)
