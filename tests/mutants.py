@@ -42,8 +42,8 @@ MUTANTS = (
     Mutant(
         "ids ignore that the ring has wrapped",
         "experience/priority_kernels.py",
-        "(newest - (newest - (slot - lane * slots)) % slots)",
-        "(slot - lane * slots)",
+        "(newest - (age if age >= 0 else age + slots))",
+        "(newest - abs(age))",
     ),
     Mutant(
         "rewards are folded past the end of the ring",
@@ -84,13 +84,13 @@ MUTANTS = (
     Mutant(
         "the tail of an end comes from the first lane",
         "experience/append_kernels.py",
-        "source = sources[field[C_NEXT_SOURCE]] + (item + 1) * field[C_BYTES] - num_bytes",
-        "source = sources[field[C_NEXT_SOURCE]] + field[C_BYTES] - num_bytes",
+        "source = sources[carried[index, C_NEXT_SOURCE]] + (item + 1) * carried[index, C_BYTES] - num_bytes",
+        "source = sources[carried[index, C_NEXT_SOURCE]] + carried[index, C_BYTES] - num_bytes",
     ),
     Mutant(
         "breaks between observations are not noticed",
         "experience/append_kernels.py",
-        "if goes_on and not _continues(header, carried, sources, lane, number, item):",
+        "if goes_on and not _continues(header, carried, sources, lane, number, row, item):",
         "if goes_on and number < 0:",
     ),
     Mutant(
@@ -188,7 +188,7 @@ MUTANTS = (
     Mutant(
         "goals come from a later episode",
         "experience/hindsight_kernels.py",
-        "return begin, ends[lane, low % num_entries]",
+        "return begin, ends[lane, entry % num_entries]",
         "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
     ),
     Mutant(

@@ -118,9 +118,7 @@ def _extended(pair: Pair, missing: set[Pair]) -> Features:
 def _filled(row: Features, block: dict[str, tuple[str, ...]], missing: set[Pair]) -> Features:
     for name, values in block.items():
         if name not in row:
-            gains = [
-                sum(frozenset([(name, value), other]) in missing for other in row.items()) for value in values
-            ]
+            gains = [sum(frozenset([(name, value), other]) in missing for other in row.items()) for value in values]
             row[name] = values[gains.index(max(gains))]
     return {name: row[name] for name in block}
 
@@ -137,9 +135,7 @@ def compute_terminated(achieved: np.ndarray, goal: np.ndarray, info: dict[str, A
     return (achieved[:, 0] - goal[:, 0]) % 5 == 0
 
 
-def rewrite_dicts(
-    obs: Any, rhs: Any, next_obs: Any, next_rhs: Any, reward: Any, first: Any, final: Any
-) -> Any:
+def rewrite_dicts(obs: Any, rhs: Any, next_obs: Any, next_rhs: Any, reward: Any, first: Any, final: Any) -> Any:
     """A user's rewriting of goal observations, with traces of every argument."""
     goal = final[keys.ACHIEVED_GOAL].copy()
     obs = obs | {keys.DESIRED_GOAL: goal}
@@ -147,9 +143,7 @@ def rewrite_dicts(
     return obs, scaled(rhs), next_obs, scaled(next_rhs), traced(reward, first[keys.ACHIEVED_GOAL][:, 0])
 
 
-def rewrite_columns(
-    obs: Any, rhs: Any, next_obs: Any, next_rhs: Any, reward: Any, first: Any, final: Any
-) -> Any:
+def rewrite_columns(obs: Any, rhs: Any, next_obs: Any, next_rhs: Any, reward: Any, first: Any, final: Any) -> Any:
     """A user's rewriting of plain observations: the last two columns are outcome and goal."""
     obs, next_obs = obs.copy(), next_obs.copy()
     obs[:, -1] = next_obs[:, -1] = final[:, -2]
@@ -341,7 +335,7 @@ def operations(config: Config, rng: np.random.Generator) -> Iterator[Operation]:
         (0.10, _prioritise),
         (0.08, _change),
         (0.06, _export),
-        (0.03, _reset),
+        (0.05, _reset),
     ]
     if config.num_sources > 1:
         makers.append((0.06, _release))

@@ -326,11 +326,7 @@ class ReferenceStore:
 
     def ids(self) -> list[int]:
         """Ids of all steps held, lane by lane, oldest first."""
-        return [
-            number << LANE_SHIFT | step.number
-            for number, lane in enumerate(self.lanes)
-            for step in lane.steps
-        ]
+        return [number << LANE_SHIFT | step.number for number, lane in enumerate(self.lanes) for step in lane.steps]
 
     def segment(self, step_id: int) -> list[int]:
         """Ids of the stretch of continuing steps that the step belongs to, oldest first."""

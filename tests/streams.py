@@ -35,9 +35,7 @@ FRAMES: tuple[tuple[str, tuple[int, ...]], ...] = (
 )
 
 
-def random_values(
-    rng: np.random.Generator, dtype: str, shape: tuple[int, ...], *, few: bool = False
-) -> np.ndarray:
+def random_values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], *, few: bool = False) -> np.ndarray:
     """Draw an array of any dtype; `few` distinct values make different arrays equal now and then."""
     if dtype.startswith("float"):
         values = rng.integers(0, 2, shape) if few else rng.standard_normal(shape)
@@ -270,9 +268,7 @@ def state_numbers() -> Iterator[int]:
 
 def as_sample(flat: Row, given: str) -> dict[str, Any]:
     """Nest a flat dict of arrays and convert it to what a caller hands in."""
-    convert = {"numpy": np.array, "torch": _as_tensor, "strided": _strided, "strided_torch": _strided_tensor}[
-        given
-    ]
+    convert = {"numpy": np.array, "torch": _as_tensor, "strided": _strided, "strided_torch": _strided_tensor}[given]
     copied = {path: convert(values) for path, values in flat.items()}
     return {root: nest(copied, root) for root in dict.fromkeys(path.split("/")[0] for path in copied)}
 

@@ -298,9 +298,7 @@ def test_bases_are_the_documented_ones(row: Documented) -> None:
 
 @pytest.mark.parametrize(("row", "name", "text"), list(documented_signatures(CONTRACT)))
 def test_signature_starts_with_the_documented_parameters(row: Documented, name: str, text: str) -> None:
-    found = differences(
-        read_parameters(text), find_parameters(row.load(), name), abstract=row.name == STORAGE.name
-    )
+    found = differences(read_parameters(text), find_parameters(row.load(), name), abstract=row.name == STORAGE.name)
     assert not found, f"{row.name}.{name}({text}): {'; '.join(found)}"
 
 
@@ -308,8 +306,7 @@ def test_signature_starts_with_the_documented_parameters(row: Documented, name: 
 def test_classmethods_are_classmethods_and_methods_are_not(row: Documented) -> None:
     cls = row.load()
     kinds = {
-        name: isinstance(inspect.getattr_static(cls, name), classmethod)
-        for name in (*row.methods, *row.classmethods)
+        name: isinstance(inspect.getattr_static(cls, name), classmethod) for name in (*row.methods, *row.classmethods)
     }
     assert kinds == {**dict.fromkeys(row.methods, False), **dict.fromkeys(row.classmethods, True)}
 
@@ -393,9 +390,7 @@ def parts() -> tuple[Any, Any, Any]:
 
 
 @per_class(BUFFERS)
-def test_factory_is_frozen_readable_and_survives_pickling(
-    row: Documented, parts: tuple[Any, Any, Any]
-) -> None:
+def test_factory_is_frozen_readable_and_survives_pickling(row: Documented, parts: tuple[Any, Any, Any]) -> None:
     cls = row.load()
     factory = cls.create_factory(16)
     assert row.name in repr(factory)
@@ -445,8 +440,6 @@ def starred(a: int, b: int = 1, *args: int) -> None: ...
         (starred, False),
     ],
 )
-def test_the_check_itself_tells_a_kept_signature_from_a_broken_one(
-    function: Callable[..., None], kept: bool
-) -> None:
+def test_the_check_itself_tells_a_kept_signature_from_a_broken_one(function: Callable[..., None], kept: bool) -> None:
     actual = tuple(inspect.signature(function).parameters.values())
     assert (not differences(read_parameters("a, b=1"), actual)) is kept

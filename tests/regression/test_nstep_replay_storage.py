@@ -1,7 +1,5 @@
 """Known faults of earlier systems: n-step replay with background loading."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,18 @@ ACTIONS = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
 DISCOUNT = 0.5
 
 
-@contextmanager
-def storage(num_envs: int = 1, **options: Any) -> Iterator[NStepReplayStorage]:
-    """A storage whose loaders are stopped at the end."""
-    made = NStepReplayStorage(
+def storage(num_envs: int = 1) -> NStepReplayStorage:
+    return NStepReplayStorage(
         SPACE,
         ACTIONS,
         storage_size=100 * num_envs,
         num_envs=num_envs,
         batch_size=64,
         num_workers=2,
-        pin_memory=False,
         n_step=3,
         discount=DISCOUNT,
-        **options,
+        seed=1,
     )
-    try:
-        yield made
-    finally:
-        if hasattr(made, "close"):
-            made.close()
 
 
 def add(made: NStepReplayStorage, number: int, *, terminated: bool = False, num_envs: int = 1) -> None:

@@ -64,9 +64,7 @@ class Storage(ABC):
         """Learn from the gradient computation of `batch`; returns `info`, extended."""
 
     @abstractmethod
-    def generate_batches(
-        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1
-    ) -> Iterator[Batch]:
+    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]:
         """Yield `num_epochs * num_mini_batch` batches, each made when it is asked for."""
 
     @abstractmethod
@@ -89,14 +87,12 @@ class StorageFactory:
     StorageFactory(PERBuffer, size=1000, n_step=3, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000)
     """
 
-    storage_class: type[Storage]
+    storage_class: type[Any]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> Any:
         """Create a storage for this actor, algorithm and these envs."""
-        return self.storage_class(
-            device=device, actor=actor, algorithm=algorithm, envs=envs, **self.parameters
-        )
+        return self.storage_class(device=device, actor=actor, algorithm=algorithm, envs=envs, **self.parameters)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())

@@ -15,6 +15,7 @@ from recollect.agent.storages.experience.pointers import (
     load_i32,
     load_i64,
     load_u8,
+    prefetch,
     same_bytes,
     store_i32,
     store_i64,
@@ -163,9 +164,7 @@ def _continues(header, carried, sources, lane, number, row, item):
             if not _stack_equals(header, lane, number, carried, index, source, carried[index, C_DEPTH]):
                 return False
         else:
-            stored = field_at(
-                header, row, carried[index, C_ROW], carried[index, C_BLOCK], carried[index, C_BYTES]
-            )
+            stored = field_at(header, row, carried[index, C_ROW], carried[index, C_BLOCK], carried[index, C_BYTES])
             if not same_bytes(stored, source, carried[index, C_BYTES]):
                 return False
     return True
@@ -207,9 +206,7 @@ def _is_padding(carried, sources, item):
         frame_bytes = carried[index, C_BYTES] // depth
         source = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
         for position in range(depth - 1):
-            if not same_bytes(
-                source + position * frame_bytes, source + (depth - 1) * frame_bytes, frame_bytes
-            ):
+            if not same_bytes(source + position * frame_bytes, source + (depth - 1) * frame_bytes, frame_bytes):
                 return False
     return True
 
@@ -236,9 +233,7 @@ def _follows_stacks(header, carried, sources, lane, number, item):
     for index in range(carried.shape[0]):
         if carried[index, C_DEPTH] > 1:
             source = sources[carried[index, C_SOURCE]] + item * carried[index, C_BYTES]
-            if not _stack_equals(
-                header, lane, number - 1, carried, index, source, carried[index, C_DEPTH] - 1
-            ):
+            if not _stack_equals(header, lane, number - 1, carried, index, source, carried[index, C_DEPTH] - 1):
                 return False
     return True
 
@@ -334,19 +329,13 @@ def check(steps, flags, sources, num_items):
         if code != D_NONE:
             address = sources[steps[index, S_SOURCE]]
             for item in range(num_items):
-                value = (
-                    np.float64(load_f32(address + 4 * item))
-                    if code == D_F32
-                    else load_f64(address + 8 * item)
-                )
+                value = np.float64(load_f32(address + 4 * item)) if code == D_F32 else load_f64(address + 8 * item)
                 if not math.isfinite(value):
                     return BAD_REWARD
     for item in range(num_items):
         ended = _flag(flags, sources, F_ENDED, item)
         terminated = _flag(flags, sources, F_TERMINATED, item)
-        lowest = min(
-            _flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item)
-        )
+        lowest = min(_flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item))
         if lowest < 0:
             return BAD_FLAG
         if terminated > ended:
@@ -393,15 +382,16 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
         _write_tail(header, carried, sources, row, item)
     else:
         _write_pending(header, carried, sources, row, next_row, item)
+    # The next append writes the row after the next: ask for it now, it will be there by then.
+    for line in range(next_row + row_bytes, next_row + 2 * row_bytes, 64):
+        prefetch(line)
     store_i64(header[H_HEAD] + 8 * lane, number + 1)
     first_address = header[H_FIRST] + 8 * lane
     store_i64(first_address, max(load_i64(first_address), number + 1 - header[H_CAPACITY]))
 
 
 @nb.njit(
-    nb.int64(
-        nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64[::1]
-    ),
+    nb.int64(nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64[::1]),
     **KERNEL,
 )
 def append(header, carried, steps, flags, sources, span):
@@ -452,20 +442,14 @@ def _copy_step(old_header, new_header, blocks, lane, number):
         num_bytes = blocks[block, 2]
         old_block = field_at(old_header, old_row, -1, blocks[block, 0], num_bytes)
         copy_bytes(field_at(new_header, new_row, -1, blocks[block, 1], num_bytes), old_block, num_bytes)
-    reference = _copy_record(
-        old_header, new_header, np.int64(load_i32(old_row + R_TAIL)), H_TAILS, H_TAIL_FREE
-    )
+    reference = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_TAIL)), H_TAILS, H_TAIL_FREE)
     store_i32(new_row + R_TAIL, np.int32(reference))
     if old_header[H_DEPTH] > 1:
-        whole = _copy_record(
-            old_header, new_header, np.int64(load_i32(old_row + R_WHOLE)), H_WHOLES, H_WHOLE_FREE
-        )
+        whole = _copy_record(old_header, new_header, np.int64(load_i32(old_row + R_WHOLE)), H_WHOLES, H_WHOLE_FREE)
         store_i32(new_row + R_WHOLE, np.int32(whole))
         if reference != 0:
             tail = tail_of(new_header, new_row)
-            whole = _copy_record(
-                old_header, new_header, np.int64(load_i32(tail + T_WHOLE)), H_WHOLES, H_WHOLE_FREE
-            )
+            whole = _copy_record(old_header, new_header, np.int64(load_i32(tail + T_WHOLE)), H_WHOLES, H_WHOLE_FREE)
             store_i32(tail + T_WHOLE, np.int32(whole))
 
 

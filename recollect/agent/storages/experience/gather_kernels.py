@@ -126,9 +126,7 @@ def _copy_stack(header, lane, number, column, target, frame_bytes, num_frames):
     """Rebuild the newest `num_frames` frames of the stack of step `number`."""
     for position in range(num_frames):
         back = num_frames - 1 - position
-        source = frame_at(
-            header, lane, number, back, column[O_BLOCK], frame_bytes, column[O_DEPTH], column[O_WHOLE]
-        )
+        source = frame_at(header, lane, number, back, column[O_BLOCK], frame_bytes, column[O_DEPTH], column[O_WHOLE])
         copy_bytes(target + position * frame_bytes, source, frame_bytes)
 
 
@@ -272,8 +270,10 @@ def gather(header, columns, targets, ids, places, gamma):
 
 @nb.njit(nb.boolean(nb.int64[::1], nb.int64[:, ::1]), **KERNEL)
 def stacks_shift(header, places):
-    """Whether each step's next stack is its own stack shifted, so that both fit in one block."""
+    """Whether every window is one step whose next stack is its own shifted, so that both fit in one block."""
     for item in range(places.shape[1]):
+        if places[P_USED, item] > 1:
+            return False
         tail = places[P_TAIL, item]
         whole = load_i32(tail + T_WHOLE) if tail != 0 else load_i32(places[P_NEXT, item] + R_WHOLE)
         if whole != 0:

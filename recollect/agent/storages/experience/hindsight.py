@@ -68,6 +68,31 @@ class Relabelled:
     values: dict[Name, np.ndarray]
 
 
+class _Windows:
+    """The steps of all windows, one window after another.
+
+    Attributes
+    ----------
+    used : int64 [rows]
+        Steps of each window.
+    steps, owners : int64 [steps]
+        Ids of the steps, and the window that each belongs to.
+    are_single : bool
+        Whether every window is one step.
+    """
+
+    def __init__(self, store: LaneStore, ids: np.ndarray, limits: np.ndarray) -> None:
+        self.are_single = bool(limits[0] == 1)
+        self.steps = ids
+        self.owners = np.arange(len(ids))
+        self.used = np.ones(len(ids), np.int64)
+        if not self.are_single:
+            self.used = np.ascontiguousarray(store.locate(ids, limits)[layout.P_USED])
+            self.owners = np.repeat(self.owners, self.used)
+            begins = np.cumsum(self.used) - self.used
+            self.steps = ids[self.owners] + (np.arange(len(self.owners)) - begins[self.owners])
+
+
 class EpisodeIndex:
     """The numbers of the steps that end a stream, lane by lane, oldest first."""
 
@@ -140,19 +165,17 @@ class Hindsight:
     ) -> tuple[Relabelled, np.ndarray]:
         """Choose rows of a batch and rewrite them; `length` consecutive rows make a sequence.
 
-        Returns the rewritten windows, and which sequences they are, bool [num_seq].
+        Returns the rewritten windows, and the sequences that they make, int64 [count].
         """
         self.follow(store.ring)
         num_sequences = len(ids) // length
         chosen = rng.permutation(num_sequences)[: round(self.share * num_sequences)]
-        rows = (chosen[:, None] * length + np.arange(length)).ravel()
-        is_chosen = np.zeros(num_sequences, np.bool_)
-        is_chosen[chosen] = True
+        rows = chosen if length == 1 else (chosen[:, None] * length + np.arange(length)).ravel()
         chosen_ids = ids[rows]
         goals, begins = self._choose(store, chosen_ids, length, rng)
-        used = store.locate(chosen_ids, limits)[layout.P_USED]
+        windows = _Windows(store, chosen_ids, limits)
         rewrite = self._rewrite_goals if self._her_function is None else self._rewrite_by_function
-        return rewrite(store, rows, chosen_ids, used, goals, begins, gamma), is_chosen
+        return rewrite(store, rows, windows, goals, begins, gamma), chosen
 
     def _choose(
         self, store: LaneStore, ids: np.ndarray, length: int, rng: np.random.Generator
@@ -185,25 +208,23 @@ class Hindsight:
         self,
         store: LaneStore,
         rows: np.ndarray,
-        ids: np.ndarray,
-        used: np.ndarray,
+        windows: "_Windows",
         goals: np.ndarray,
         begins: np.ndarray,
         gamma: float,
     ) -> Relabelled:
         assert self._goals is not None
-        steps, owners = _window_steps(ids, used)
-        reached = self._read(store, "achieved", np.concatenate([goals, steps]))[_NEXT_ACHIEVED].numpy()
+        reached = self._read(store, "achieved", np.concatenate([goals, windows.steps]))[_NEXT_ACHIEVED].numpy()
         goal, achieved = reached[: len(goals)], reached[len(goals) :]
-        desired = goal[owners]
+        desired = goal if windows.are_single else goal[windows.owners]
         rewards = _ask(self._goals.compute_reward, achieved, desired, np.float64)
         if not np.isfinite(rewards).all():
             raise SchemaError("compute_reward gave a NaN or infinite reward for a goal in hindsight")
         terminations = np.empty(0, np.bool_)
         if self._goals.compute_terminated is not None:
             terminations = _ask(self._goals.compute_terminated, achieved, desired, np.bool_)
-        returns, lengths, terminated = _fold(rewards, terminations, used, gamma)
-        values: dict[Name, np.ndarray] = {path: goal for path in _DESIRED}
+        returns, lengths, terminated = _fold(rewards, terminations, windows.used, gamma)
+        values: dict[Name, np.ndarray] = dict.fromkeys(_DESIRED, goal)
         known = self._goals.compute_terminated is not None
         return Relabelled(rows, returns, lengths, terminated if known else None, values)
 
@@ -211,14 +232,13 @@ class Hindsight:
         self,
         store: LaneStore,
         rows: np.ndarray,
-        ids: np.ndarray,
-        used: np.ndarray,
+        windows: "_Windows",
         goals: np.ndarray,
         begins: np.ndarray,
         gamma: float,
     ) -> Relabelled:
         assert self._her_function is not None
-        steps, owners = _window_steps(ids, used)
+        steps, owners, used = windows.steps, windows.owners, windows.used
         window = _as_arrays(self._read(store, "all", steps))
         initial = _as_arrays(self._read(store, "all", begins[owners]))[keys.OBS]
         final = _as_arrays(self._read(store, "all", goals[owners]))[keys.NEXT_OBS]
@@ -256,13 +276,6 @@ def check_goal_observation(ring: LaneRing) -> None:
         )
 
 
-def _window_steps(ids: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ids of all steps of windows, one window after another, and the window that each belongs to."""
-    owners = np.repeat(np.arange(len(ids)), used)
-    begins = np.cumsum(used) - used
-    return ids[owners] + (np.arange(len(owners)) - begins[owners]), owners
-
-
 def _ask(function: GoalFunction, achieved: np.ndarray, desired: np.ndarray, dtype: type[np.generic]) -> np.ndarray:
     answer = to_numpy(function(achieved, desired, {}))
     if answer.ndim == 0 and len(achieved) > 1:
@@ -282,7 +295,7 @@ def _fold(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     returns, lengths = np.empty(len(used)), np.empty(len(used), np.int64)
     terminated = np.empty(len(used), np.bool_)
-    kernels.fold(rewards, terminations, np.ascontiguousarray(used), gamma, returns, lengths, terminated)
+    kernels.fold(rewards, terminations, used, gamma, returns, lengths, terminated)
     return returns, lengths, terminated
 
 

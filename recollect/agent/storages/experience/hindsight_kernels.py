@@ -63,21 +63,51 @@ def index_ends(header, ends, cursors):
 
 
 @nb.njit(**KERNEL)
-def _segment(header, ends, cursors, lane, number):
-    """First and last step of the stream that step `number` belongs to."""
+def _first_end_from(ends, cursors, lane, number):
+    """Entry of the first end of `lane` at or after step `number`; one past the last if there is none.
+
+    Episodes are often of like lengths, so the search starts where the entry would be then.
+    """
     num_entries = ends.shape[1]
     low, high = cursors[lane, X_OLDEST], cursors[lane, X_NEXT]
+    if low == high:
+        return low
+    oldest, newest = ends[lane, low % num_entries], ends[lane, (high - 1) % num_entries]
+    if number > newest or number <= oldest:
+        return high if number > newest else low
+    guess = low + (number - oldest) * (high - 1 - low) // (newest - oldest)
+    reach = np.int64(1)
+    if ends[lane, guess % num_entries] < number:
+        low = guess + 1
+        while low + reach < high and ends[lane, (low + reach) % num_entries] < number:
+            low += reach + 1
+            reach *= 2
+        high = min(high, low + reach)
+    else:
+        high = guess
+        while high - reach > low and ends[lane, (high - reach) % num_entries] >= number:
+            high -= reach
+            reach *= 2
+        low = max(low, high - reach)
     while low < high:
         middle = (low + high) // 2
         if ends[lane, middle % num_entries] < number:
             low = middle + 1
         else:
             high = middle
+    return low
+
+
+@nb.njit(**KERNEL)
+def _segment(header, ends, cursors, lane, number):
+    """First and last step of the stream that step `number` belongs to."""
+    num_entries = ends.shape[1]
+    entry = _first_end_from(ends, cursors, lane, number)
     begin = load_i64(header[H_FIRST] + 8 * lane)
-    if low > cursors[lane, X_OLDEST]:
-        begin = max(begin, ends[lane, (low - 1) % num_entries] + 1)
-    if low < cursors[lane, X_NEXT]:
-        return begin, ends[lane, low % num_entries]
+    if entry > cursors[lane, X_OLDEST]:
+        begin = max(begin, ends[lane, (entry - 1) % num_entries] + 1)
+    if entry < cursors[lane, X_NEXT]:
+        return begin, ends[lane, entry % num_entries]
     return begin, load_i64(header[H_HEAD] + 8 * lane) - 1
 
 

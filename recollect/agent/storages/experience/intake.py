@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
+from torch import Tensor
 
 from recollect import keys
 from recollect.agent.storages.experience.schema import (
@@ -28,15 +30,12 @@ _LARGEST_STAGED_BYTES: Final = 16384
 class _Input(NamedTuple):
     """One array that every sample brings; `axis` is that of stacked frames, -1 if none is to be moved."""
 
-    key: str
-    inner: Path
+    leaf: Leaf
     shape: tuple[int, ...]
-    dtype: np.dtype
     torch_dtype: torch.dtype
+    axis: int
     stage: np.ndarray | None
     stage_address: int
-    axis: int
-    leaf: Leaf
 
 
 class Intake:
@@ -57,8 +56,12 @@ class Intake:
         self.positions: dict[Path, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
         self.positions[(keys.CUT,)] = len(leaves)
         self._no_cuts = np.zeros((num_envs, 1), np.bool_)
-        self._inputs = [(index, self._input(leaf, axis)) for index, (leaf, axis) in enumerate(leaves)]
-        addresses = [entry.stage_address for _, entry in self._inputs]
+        self._inputs = [self._input(leaf, axis) for leaf, axis in leaves]
+        self._staged = [
+            (index, entry.leaf.path[0], entry.leaf.path[1:], entry.shape, entry.leaf.dtype, entry.stage)
+            for index, entry in enumerate(self._inputs)
+        ]
+        addresses = [entry.stage_address for entry in self._inputs]
         self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
         self._hidden = schema.hidden
         self._ignored = {keys.CUT, keys.NEXT_RHS} if schema.hidden else {keys.CUT}
@@ -83,38 +86,44 @@ class Intake:
         """
         if len(sample) != len(self._keys) or self._nested:
             self._check_keys(sample)
-        addresses, alive = self._stage_addresses, []
-        for index, (key, inner, shape, dtype, torch_dtype, stage, _, axis, leaf) in self._inputs:
+        addresses = self._stage_addresses
+        alive: list[Any] = []
+        for index, key, inner, shape, dtype, stage in self._staged:
             try:
                 value = sample[key]
             except KeyError:
                 raise self._wrong_keys(sample) from None
-            for part in inner:
-                value = value[part]
-            if stage is not None and type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+            if inner:
+                for part in inner:
+                    value = value[part]
+            if type(value) is ndarray and stage is not None and value.shape == shape and value.dtype == dtype:
                 stage[...] = value
                 continue
             if not alive:
-                addresses = self._stage_addresses.copy()
-            if type(value) is torch.Tensor and value.shape == shape and value.dtype is torch_dtype and axis < 0:
-                if not (value.is_cpu and value.is_contiguous()):
-                    value = value.detach().cpu().contiguous()
-                addresses[index] = value.data_ptr()
-            else:
-                value = _contiguous(leaf, shape, axis, value)
-                addresses[index] = value.ctypes.data
-            alive.append(value)
+                addresses = addresses.copy()
+            addresses[index] = self._address(self._inputs[index], value, alive)
         if keys.CUT in sample:
             addresses = addresses.copy()
             addresses[-1] = self._read_cuts(sample[keys.CUT], None, alive)
         return addresses, alive
+
+    def _address(self, entry: _Input, value: Any, alive: list[Any]) -> int:
+        """Address of an array that is read where it is, or of a copy that has the right layout."""
+        if type(value) is Tensor and value.dtype is entry.torch_dtype and value.shape == entry.shape and entry.axis < 0:
+            if not (value.is_cpu and value.is_contiguous()):
+                value = value.detach().cpu().contiguous()
+            alive.append(value)
+            return value.data_ptr()
+        array = _contiguous(entry.leaf, entry.shape, entry.axis, value)
+        alive.append(array)
+        return array.ctypes.data
 
     def read_slice(self, sample: Mapping[str, Any], num_steps: int) -> tuple[np.ndarray, list[Any]]:
         """As `read`, for `num_steps` steps `[num_steps, num_envs, ...]`."""
         self._check_keys(sample)
         addresses = self._stage_addresses.copy()
         alive: list[Any] = []
-        for index, entry in self._inputs:
+        for index, entry in enumerate(self._inputs):
             value: Any = sample
             for part in entry.leaf.path:
                 value = value[part]
@@ -161,8 +170,7 @@ class Intake:
         if axis < 0 and leaf.num_bytes * self.num_envs <= _LARGEST_STAGED_BYTES:
             stage = np.zeros(shape, leaf.dtype)
             address = stage.ctypes.data
-        key, *inner = leaf.path
-        return _Input(key, tuple(inner), shape, leaf.dtype, torch_dtype, stage, address, axis, leaf)
+        return _Input(leaf, shape, torch_dtype, axis, stage, address)
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
         if sample.keys() - self._ignored != self._keys:

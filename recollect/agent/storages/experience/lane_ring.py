@@ -78,6 +78,7 @@ class LaneRing:
             memory.forget(self.generation)
             raise
         total = num_lanes * self.num_slots
+        self._num_records = total
         self._reserved = 0 if memory.backing == "file" else total
         self._cursors = np.zeros((3, num_lanes), np.int64)
         self.heads, self.firsts, self._lows = self._cursors
@@ -131,11 +132,9 @@ class LaneRing:
         sources : int64 [inputs]
             Addresses of the arrays `[time, num_envs, ...]`.
         """
-        if self._reserved < self.num_lanes * self.num_slots:
+        if self._reserved < self._num_records:
             self._reserve(int(span[1] * (span[3] + 1)))
-        status = append_kernels.append(
-            self.header, self._carried, self._steps, self._flags, sources, span
-        )
+        status = append_kernels.append(self.header, self._carried, self._steps, self._flags, sources, span)
         if status != layout.OK:
             raise SchemaError(_REFUSALS[status])
 
@@ -147,7 +146,7 @@ class LaneRing:
 
     def cut(self, lane: int, num_envs: int) -> None:
         """Break the streams of `num_envs` lanes from `lane` on after their newest steps."""
-        if self._reserved < self.num_lanes * self.num_slots:
+        if self._reserved < self._num_records:
             self._reserve(num_envs)
         for each in range(lane, lane + num_envs):
             append_kernels.cut(self.header, self._carried, each)
@@ -272,7 +271,7 @@ class LaneRing:
 
     def claim(self, num_tails: int, num_wholes: int) -> tuple[int, int]:
         """Take neighbouring records of both side tables; returns the first of each."""
-        if self._reserved < self.num_lanes * self.num_slots:
+        if self._reserved < self._num_records:
             self._reserve(num_tails + num_wholes)
         first = int(self.header[layout.H_TAIL_TOP]), int(self.header[layout.H_WHOLE_TOP])
         self.header[layout.H_TAIL_TOP] += num_tails
@@ -284,13 +283,11 @@ class LaneRing:
         blocks = np.array(
             [
                 (before.ctypes.data, after.ctypes.data, num_bytes)
-                for before, after, num_bytes in zip(
-                    old._blocks, self._blocks, self.schema.block_bytes, strict=True
-                )
+                for before, after, num_bytes in zip(old._blocks, self._blocks, self.schema.block_bytes, strict=True)
             ],
             np.int64,
         ).reshape(-1, 3)
-        if self._reserved < self.num_lanes * self.num_slots:
+        if self._reserved < self._num_records:
             self._reserve(int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP]))
         for lane in range(min(self.num_lanes, old.num_lanes)):
             append_kernels.transfer(old.header, self.header, blocks, lane)

@@ -36,6 +36,7 @@ from recollect.errors import ConfigError, RecollectError, RecollectWarning, Sche
 NO_FLOORS: Final = np.empty(0, np.int64)
 ONE_STEP: Final = np.ones(1, np.int64)
 _FEWEST_STEPS_TO_WARN: Final = 1000
+_STEPS_BETWEEN_LOOKS: Final = 100
 _WARNED_SHARE_OF_CUTS: Final = 0.01
 
 
@@ -182,13 +183,17 @@ class LaneStore:
             self.insert_slice(_with_time(sample), 0, 1, None)
             return
         addresses, alive = self._intake.read(sample)
-        hidden = self._intake.read_hidden(sample, None) if self.sequence is not None else []
-        self._append(self._ring, first, first.one_step, addresses, hidden)
+        if self.sequence is None:
+            self._ring.append(first.one_step, addresses)
+            first.received += 1
+        else:
+            hidden = self._intake.read_hidden(sample, None)
+            self._append(self._ring, first, first.one_step, addresses, hidden)
         del alive
+        if first.received % _STEPS_BETWEEN_LOOKS == 0:
+            self._look_for_cuts()
 
-    def insert_slice(
-        self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None
-    ) -> None:
+    def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already."""
         was_built = self._ring is not None
         try:
@@ -211,6 +216,7 @@ class LaneStore:
         if begin < num_steps:
             span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
             self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
+            self._look_for_cuts()
         del alive
 
     def write_ahead(self, key: str, values: Any) -> int:
@@ -310,9 +316,8 @@ class LaneStore:
         """Rows of the windows at `places`, by name, `[batch, ...]`."""
         assert self._plan is not None
         plan = self._plan
-        if self._shifted_plan is not None and self._is_one_step(places):
-            if gather_kernels.stacks_shift(self.ring.header, places):
-                plan = self._shifted_plan
+        if self._shifted_plan is not None and gather_kernels.stacks_shift(self.ring.header, places):
+            plan = self._shifted_plan
         return plan.gather(ids, places, gamma)
 
     def plan(self, paths: set[Path] | None) -> OutputPlan:
@@ -389,16 +394,18 @@ class LaneStore:
         if isinstance(self._starts, Sequences):
             self._starts.keep(source.lane, head, hidden)
         source.received += int(ring.heads[source.lane]) - head
-        if not self._warned_of_cuts and ring.num_cuts:
-            self._warn_of_cuts()
 
-    def _warn_of_cuts(self) -> None:
+    def _look_for_cuts(self) -> None:
+        """Warn once if streams break too often without an end."""
         num_steps, num_cuts = int(self.ring.heads.sum()), self.ring.num_cuts
-        if num_steps >= _FEWEST_STEPS_TO_WARN and num_cuts > _WARNED_SHARE_OF_CUTS * num_steps:
+        if self._warned_of_cuts or num_steps < _FEWEST_STEPS_TO_WARN:
+            return
+        if num_cuts > _WARNED_SHARE_OF_CUTS * num_steps:
             self._warned_of_cuts = True
             warnings.warn(
                 f"{num_cuts:,} of {num_steps:,} steps led to another observation than the next step starts from, "
-                "though no episode ended; such steps cost memory and shorten windows. Normalise in the actor, store raw.",
+                "though no episode ended; such steps cost memory and shorten windows. "
+                "Normalise in the actor, store raw.",
                 RecollectWarning,
                 stacklevel=4,
             )
@@ -419,7 +426,11 @@ class LaneStore:
         old = self.ring
         self._check_division(num_groups, size)
         new = self._make_ring(old.schema, num_groups, size)
-        new.copy_from(old)
+        try:
+            new.copy_from(old)
+        except RecollectError:
+            self._memory.forget(new.generation)
+            raise
         self._set_ring(new)
         self._memory.forget(old.generation)
 
@@ -469,9 +480,6 @@ class LaneStore:
             self._memory.forget(self._ring.generation)
         self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
         self._sources.clear()
-
-    def _is_one_step(self, places: np.ndarray) -> bool:
-        return bool((places[layout.P_USED] == 1).all())
 
     def _first_exported(self, lane: int) -> int:
         """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""

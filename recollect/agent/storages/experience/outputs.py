@@ -1,9 +1,8 @@
-"""What a batch is gathered into: tensors that nobody refers to any more, or fresh ones."""
+"""The columns of a batch: what each is called, and what the gather kernel fills it with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from sys import getrefcount
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,94 +12,7 @@ from recollect.agent.storages.experience import gather_kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.schema import DTYPE_CODES, FLAG_BYTES, Path, Place, next_path
-
-# Sets of tensors kept for each batch size, and batch sizes for which they are kept.
-_SETS_KEPT: Final = 4
-_SIZES_KEPT: Final = 16
-
-
-class _TensorSet:
-    """The tensors of one batch, which are handed out again once nobody refers to them.
-
-    A fresh tensor costs about a microsecond, and a large one page faults that cost more than the
-    copy into it. What counts as a reference: the tensor object itself, its implementation (autograd
-    graphs, DLPack), its memory (views, detached tensors). A tensor that was changed in place, or made
-    to require gradients, is not used again either.
-    """
-
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
-        self.tensors = tensors
-        self.targets = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
-        self._watched = [_watch(tensor) for tensor in tensors]
-
-    def is_free(self) -> bool:
-        """Whether no tensor is referred to, or was changed in other ways than by filling it."""
-        for tensor, use_count, storage, storage_count in self._watched:
-            if (
-                getrefcount(tensor) != _REFERENCES_OF_FREE
-                or tensor._use_count() != use_count  # type: ignore[attr-defined]
-                or _storage_count(storage) != storage_count
-                or tensor._version
-                or tensor.requires_grad
-            ):
-                return False
-        return True
-
-
-def _find_storage_count() -> Callable[[int], int] | None:
-    """The function that counts the references to a tensor's memory, if this version of torch has it."""
-    count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
-    return count if hasattr(torch.Tensor, "_use_count") else None
-
-
-_counter: Final = _find_storage_count()
-# Of a tensor in a set: the two lists, the loop and the call.
-_REFERENCES_OF_FREE: Final = 4
-
-
-def _storage_count(storage: int) -> int:
-    return _counter(storage) if _counter is not None else 0
-
-
-def _watch(tensor: torch.Tensor) -> tuple[torch.Tensor, int, int, int]:
-    """A tensor with the counts of references that it has at rest."""
-    # The address outlives the storage object, which would itself count as a reference.
-    storage = tensor.untyped_storage()._cdata
-    return tensor, tensor._use_count(), storage, _storage_count(storage)  # type: ignore[attr-defined]
-
-
-class TensorPool:
-    """Hands out sets of tensors, old ones where they are free.
-
-    Parameters
-    ----------
-    outputs : list of (shape, dtype)
-        Shape of one row and dtype of each tensor of a set.
-    """
-
-    def __init__(self, outputs: list[tuple[tuple[int, ...], np.dtype]]) -> None:
-        self._outputs = outputs
-        self._sets: dict[int, list[_TensorSet]] = {}
-
-    def take(self, batch_size: int) -> _TensorSet:
-        """Return a set of tensors `[batch_size, ...]` of undefined content."""
-        kept = self._sets.get(batch_size)
-        if kept is None:
-            if len(self._sets) >= _SIZES_KEPT:
-                self._sets.clear()
-            kept = self._sets[batch_size] = []
-        for each in kept:
-            if each.is_free():
-                return each
-        fresh = _TensorSet(
-            [torch.from_numpy(np.empty((batch_size, *shape), dtype)) for shape, dtype in self._outputs]
-        )
-        if _counter is not None:
-            if len(kept) == _SETS_KEPT:
-                kept.pop(0)
-            kept.append(fresh)
-        return fresh
-
+from recollect.agent.storages.experience.tensor_pool import TensorPool
 
 # A column of a batch is named by its key, a nested one by its path of keys.
 Name = str | Path
@@ -167,13 +79,9 @@ class OutputPlan:
         Gather nothing else.
     """
 
-    def __init__(
-        self, ring: LaneRing, *, shifted_stacks: bool = False, only: set[Path] | None = None
-    ) -> None:
+    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False, only: set[Path] | None = None) -> None:
         self._ring = ring
-        self._outputs = [
-            output for output in self._list_outputs(shifted_stacks) if only is None or output.path in only
-        ]
+        self._outputs = [output for output in self._list_outputs(shifted_stacks) if only is None or output.path in only]
         self._names = [name_of(output.path) for output in self._outputs]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
         self._pool = TensorPool([(output.shape, output.dtype) for output in self._outputs])

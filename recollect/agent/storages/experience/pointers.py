@@ -53,9 +53,7 @@ store_f64 = _storer(types.float64)
 
 
 @intrinsic
-def copy_bytes(
-    typing_context: Any, target: Any, source: Any, num_bytes: Any
-) -> tuple[Any, Callable[..., Any]]:
+def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) -> tuple[Any, Callable[..., Any]]:
     """Copy `num_bytes` from the address `source` to the address `target`; they may not overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

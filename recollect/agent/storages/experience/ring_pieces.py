@@ -29,39 +29,29 @@ def cut_piece(ring: LaneRing, lanes: slice, begin: int, end: int) -> dict[str, n
     tables = ring.tables()
     slots = np.arange(begin, end) % ring.num_slots
     rows = tables.rows[lanes][:, slots]  # [num_lanes, num_steps, row_bytes]
-    _blank_unused(ring, lanes, begin, rows)
     tails, wholes = _take_records(rows, tables.tails, tables.wholes, stacked=ring.schema.depth > 1)
     blocks = {f"{_BLOCK}{index}": block[lanes][:, slots] for index, block in enumerate(tables.blocks)}
-    return {_ROWS: rows, **blocks, _TAILS: tails, _WHOLES: wholes}
+    return {_ROWS: rows, **blocks, _TAILS: tails} | ({_WHOLES: wholes} if ring.schema.depth > 1 else {})
 
 
 def put_piece(ring: LaneRing, lanes: slice, begin: int, piece: Mapping[str, np.ndarray], lowest: int) -> None:
     """Copy a piece that begins with step `begin` into a ring, steps before `lowest` left out."""
     skipped = max(0, lowest - begin)
     rows = piece[_ROWS][:, skipped:].copy()
-    tails, wholes = _take_records(rows, piece[_TAILS], piece[_WHOLES], stacked=ring.schema.depth > 1)
+    tables = ring.tables()
+    records = piece[_TAILS], piece.get(_WHOLES, tables.wholes[:0])
+    tails, wholes = _take_records(rows, *records, stacked=ring.schema.depth > 1)
     first_tail, first_whole = ring.claim(len(tails), len(wholes))
     _shift(rows, layout.R_TAIL, first_tail)
     if ring.schema.depth > 1:
         _shift(rows, layout.R_WHOLE, first_whole)
         _shift(tails, layout.T_WHOLE, first_whole)
-    tables = ring.tables()
     slots = np.arange(begin + skipped, begin + skipped + rows.shape[1]) % ring.num_slots
     tables.rows[lanes][:, slots] = rows
     for index, block in enumerate(tables.blocks):
         block[lanes][:, slots] = piece[f"{_BLOCK}{index}"][:, skipped:]
     tables.tails[first_tail : first_tail + len(tails)] = tails
     tables.wholes[first_whole : first_whole + len(wholes)] = wholes
-
-
-def _blank_unused(ring: LaneRing, lanes: slice, begin: int, rows: np.ndarray) -> None:
-    """Blank the slot of the step to come in lanes whose newest step does not lead there."""
-    for position, lane in enumerate(range(*lanes.indices(ring.num_lanes))):
-        head = int(ring.heads[lane])
-        if begin + rows.shape[1] == head + 1:
-            newest = ring.tail_column()[lane, (head - 1) % ring.num_slots]
-            if newest != 0 or head == ring.lows[lane]:
-                rows[position, -1] = 0
 
 
 def _references(records: np.ndarray, offset: int) -> np.ndarray:

@@ -32,7 +32,7 @@ FLAG_BYTES: Final = {
     keys.NEXT_TERMINATED: layout.R_TERMINATED,
 }
 REQUIRED: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.NEXT_DONE)
-DTYPE_CODES: Final = {
+DTYPE_CODES: Final[dict[np.dtype, int]] = {
     np.dtype(np.float32): layout.D_F32,
     np.dtype(np.float64): layout.D_F64,
     np.dtype(np.bool_): layout.D_U8,
@@ -230,9 +230,7 @@ def parse_frame_stacks(frame_stack: FrameStacks, observation: list[Leaf]) -> dic
     return stacks
 
 
-def plan_schema(
-    sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, frame_stack: FrameStacks
-) -> Schema:
+def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, frame_stack: FrameStacks) -> Schema:
     """Place the fields of a first `sample`, whose keys were checked."""
     schema = Schema()
     leaves = {key: leaves_of(key, value, num_lead) for key, value in sample.items()}
@@ -251,7 +249,7 @@ def plan_schema(
         _check_twins(leaves[key], leaves[_NEXT_OF[key]])
     placer = _Placer(schema, layout.R_FIXED_STACKED if stacks else layout.R_FIXED, stacks)
     derived = {*_NEXT_OF.values(), *FLAGS, *carried} | ({keys.RHS} if recurrent else set())
-    step_keys = [key for key in _REWARDS if key in leaves]
+    step_keys: list[str] = [key for key in _REWARDS if key in leaves]
     step_keys += [key for key in leaves if key not in derived and key not in _REWARDS]
     for key in step_keys:
         for leaf in leaves[key]:

@@ -47,10 +47,7 @@ class Starts:
     def slots(self, ring: LaneRing) -> np.ndarray:
         """Slots of all steps that rows may start at now."""
         return np.concatenate(
-            [
-                lane * ring.num_slots + self.numbers(ring, lane) % ring.num_slots
-                for lane in range(ring.num_lanes)
-            ]
+            [lane * ring.num_slots + self.numbers(ring, lane) % ring.num_slots for lane in range(ring.num_lanes)]
         )
 
     def _fresh(self, num_lanes: int) -> np.ndarray:
@@ -75,9 +72,7 @@ class Sequences(Starts):
         The hidden state's arrays.
     """
 
-    def __init__(
-        self, num_lanes: int, num_slots: int, length: int, overlap: int, hidden: Sequence[Leaf]
-    ) -> None:
+    def __init__(self, num_lanes: int, num_slots: int, length: int, overlap: int, hidden: Sequence[Leaf]) -> None:
         super().__init__(num_lanes, length, length - overlap)
         self.overlap = overlap
         self._hidden = list(hidden)
@@ -105,8 +100,7 @@ class Sequences(Starts):
         lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
         grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
         return {
-            leaf.path: kept[lanes, grid % kept.shape[1]]
-            for leaf, kept in zip(self._hidden, self._states, strict=True)
+            leaf.path: kept[lanes, grid % kept.shape[1]] for leaf, kept in zip(self._hidden, self._states, strict=True)
         }
 
     def restart(self, ring: LaneRing) -> None:
@@ -116,9 +110,9 @@ class Sequences(Starts):
             base = max(head - self.overlap, ring.firsts[lane])
             self.table[layout.A_BASE, lane] = base
             self.table[layout.A_CONTEXT, lane] = head
-            if base < head:
-                for kept, recent in zip(self._states, self._recent, strict=True):
-                    kept[lane, 0] = recent[lane, base % recent.shape[1]]
+            numbers = np.arange(base, head, self.stride)
+            for kept, recent in zip(self._states, self._recent, strict=True):
+                kept[lane, np.arange(len(numbers)) % kept.shape[1]] = recent[lane, numbers % recent.shape[1]]
 
     def expand(self, ring: LaneRing, ids: np.ndarray, num_steps: int) -> np.ndarray:
         """Ids of `num_steps` steps from each start on, `[num_seq * num_steps]`; the newest one repeats."""
@@ -176,5 +170,6 @@ def check_sequence(length: int, overlap: int, capacity: int) -> None:
         )
     if capacity < length:
         raise ConfigError(
-            f"each lane holds {capacity} steps, fewer than a sequence of {length}; use a larger size or shorter sequences"
+            f"each lane holds {capacity} steps, fewer than a sequence of {length}; "
+            "use a larger size or shorter sequences"
         )

@@ -100,9 +100,7 @@ class SumTree:
             self.alpha,
         )
 
-    def draw(
-        self, uniforms: np.ndarray, beta: float, floors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    def draw(self, uniforms: np.ndarray, beta: float, floors: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         """Draw starts in proportion to their priorities; None if all of these are 0.
 
         Parameters

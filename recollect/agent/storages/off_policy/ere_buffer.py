@@ -48,9 +48,7 @@ class EREBuffer(PERBuffer):
         cmin: int = 5000,
         **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(
-            size, device, actor, algorithm, envs, n_step, epsilon, alpha, beta, default_error, **options
-        )
+        super().__init__(size, device, actor, algorithm, envs, n_step, epsilon, alpha, beta, default_error, **options)
         self._recent = RecentWindow(_check_eta(eta), check_count("cmin", cmin))
         self._initial_eta = self._recent.eta
         self._pace = LearningPace()

@@ -104,7 +104,7 @@ class HERBuffer(EREBuffer):
         self._hindsight = Hindsight(strategy, share, goals=goals, her_function=her_function)
 
     @classmethod
-    def create_factory(
+    def create_factory(  # type: ignore[override]  # the documented order puts her_function second
         cls,
         size: int,
         her_function: HerFunction | None = None,
@@ -138,15 +138,13 @@ class HERBuffer(EREBuffer):
         return _first(stored[key])
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
-        gamma = self._gamma()
-        relabelled, is_chosen = self._hindsight.relabel(
-            self._store, ids, length, self._limits(), gamma, self._rng
-        )
-        limits = np.broadcast_to(self._limits(), ids.shape).copy()
-        limits[relabelled.rows] = relabelled.lengths
-        places = self._store.locate(ids, limits)
-        tensors = self._store.gather(ids, places, gamma)
+        gamma, limits = self._gamma(), self._limits()
+        relabelled, chosen = self._hindsight.relabel(self._store, ids, length, limits, gamma, self._rng)
         rows = relabelled.rows
+        if limits[0] > 1:
+            limits = np.full(len(ids), limits[0])
+            limits[rows] = relabelled.lengths
+        tensors = self._store.gather(ids, self._store.locate(ids, limits), gamma)
         _put(tensors[keys.REWARD], rows, relabelled.returns[:, None])
         if relabelled.terminated is not None:
             terminated = relabelled.terminated[:, None]
@@ -157,7 +155,7 @@ class HERBuffer(EREBuffer):
         for path, values in relabelled.values.items():
             if path in tensors:
                 _put(tensors[path], rows, values)
-        return Rows(tensors, is_chosen)
+        return Rows(tensors, chosen)
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         if self._needs_goals:

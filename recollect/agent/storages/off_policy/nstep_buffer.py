@@ -38,9 +38,7 @@ class NStepReplayBuffer(ReplayBuffer):
         self._set_n_step(n_step)
 
     @classmethod
-    def create_factory(
-        cls, size: int, n_step: int | float = 1, **options: Unpack[StoreOptions]
-    ) -> StorageFactory:
+    def create_factory(cls, size: int, n_step: int | float = 1, **options: Unpack[StoreOptions]) -> StorageFactory:
         """Return a function that creates `NStepReplayBuffer` instances."""
         return StorageFactory(cls, {"size": size, "n_step": n_step, **options})
 

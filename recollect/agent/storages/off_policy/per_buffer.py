@@ -118,11 +118,11 @@ class PERBuffer(NStepReplayBuffer):
 
     def _one_error_a_row(self, errors: np.ndarray, num_rows: int) -> np.ndarray:
         """Errors as float32 [rows]; those of sequences' steps are mixed over time."""
-        if self._store.sequence is not None and errors.ndim > 1 and len(errors) == num_rows:
-            if errors.shape[2:] in ((), (1,)):
-                # Whatever is wrong with one step's error is wrong with the mixture.
-                _refuse_negative(errors)
-                errors = self.get_sequence_priority(errors).astype(np.float32)
+        is_sequence = self._store.sequence is not None and errors.ndim > 1 and len(errors) == num_rows
+        if is_sequence and errors.shape[2:] in ((), (1,)):
+            # Mixing may hide that one step's error is wrong.
+            _refuse_negative(errors)
+            errors = self.get_sequence_priority(errors).astype(np.float32)
         if errors.size != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {errors.shape}")
         return errors.reshape(-1)
@@ -130,9 +130,7 @@ class PERBuffer(NStepReplayBuffer):
     def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         return self._draw_prioritised(num_rows, NO_FLOORS)
 
-    def _draw_prioritised(
-        self, num_rows: int, floors: np.ndarray
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def _draw_prioritised(self, num_rows: int, floors: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Draw from the steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
         assert self.tree is not None

@@ -234,9 +234,7 @@ class ReplayBuffer(Storage):
             self._store.insert_slice(new_data, source, len(new_data[keys.REWARD]), first_step)
             self._on_append()
 
-    def insert_single_tensor_slice(
-        self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any
-    ) -> int:
+    def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
 
         Parameters
@@ -278,9 +276,7 @@ class ReplayBuffer(Storage):
         """Return `info` as it is: uniform draws do not depend on errors."""
         return info
 
-    def generate_batches(
-        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1
-    ) -> Iterator[Batch]:
+    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]:
         """Yield `num_epochs * num_mini_batch` batches, each drawn when it is asked for.
 
         Parameters
@@ -373,8 +369,7 @@ class ReplayBuffer(Storage):
         num_steps = starts.length + int(self._limits()[0])
         windows = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
         rows = {
-            name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:])
-            for name, tensor in windows.tensors.items()
+            name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.tensors.items()
         }
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0

@@ -76,9 +76,11 @@ class VectorSteps:
         terminated, truncated = self._flags("terminateds", terminateds), self._flags("truncateds", truncateds)
         ended = terminated | truncated
         following = self._fit(keys.NEXT_OBS, next_observations)
+        with np.errstate(over="ignore"):  # the store refuses what is infinite then
+            reward = self._column("rewards", rewards).astype(np.float32)
         self._put_finals(following, ended[:, 0], infos or {})
         return nest((arrays | following).items()) | {
-            keys.REWARD: self._column("rewards", rewards).astype(np.float32),
+            keys.REWARD: reward,
             keys.NEXT_DONE: ended,
             keys.NEXT_TERMINATED: terminated,
         }

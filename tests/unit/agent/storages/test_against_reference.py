@@ -16,6 +16,7 @@ from tests.programs import (
     Features,
     Insert,
     Program,
+    Reset,
     Sample,
     covering_rows,
     make_config,
@@ -28,7 +29,7 @@ from tests.running import run
 
 pytestmark = pytest.mark.filterwarnings("ignore::recollect.errors.RecollectWarning")
 ROWS = covering_rows()
-SIZES = {"small": 250, "default": 2_100, "long": 50_000}
+SIZES = {"small": 300, "default": 2_100, "long": 50_000}
 
 
 def num_programs() -> int:
@@ -38,9 +39,7 @@ def num_programs() -> int:
     return SIZES[os.environ.get("RECOLLECT_PROGRAMS", "default")]
 
 
-@pytest.mark.parametrize(
-    "features", ROWS, ids=lambda features: f"{features['buffer']}-{features['observation']}"
-)
+@pytest.mark.parametrize("features", ROWS, ids=lambda features: f"{features['buffer']}-{features['observation']}")
 @settings(
     max_examples=ceil(num_programs() / len(ROWS)),
     derandomize=True,
@@ -79,6 +78,18 @@ def test_large_store(wanted: Features) -> None:
         for operation in (Insert(0, num_steps, num_steps == 50, None, False), sample)
     ]
     run(Program(config, (*operations, Change("max_size", 300), sample, operations[0], sample), 1))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sequences_after_a_reset(seed: int) -> None:
+    """The last steps before a reset are the burn-in of the first sequence after it."""
+    features = next(row for row in ROWS if row["unit"] == "sequences" and row["optional"] == "all")
+    config = make_config(features | {"sources": "one", "inserts": "slices"}, np.random.default_rng(seed))
+    config = replace(config, settings=replace(config.settings, max_size=12, length=4, overlap=1 + seed % 3))
+    sample = Sample(num_batches=2, batch_size=40, num_epochs=1, is_trained=True, is_fed=False)
+    inserts = [Insert(0, num_steps, False, None, False) for num_steps in (1 + seed, 3, 2, 4)]
+    steps = (inserts[0], Reset(), inserts[1], sample, inserts[2], sample, Reset(), Reset(), inserts[3], sample)
+    run(Program(config, steps, seed))
 
 
 def test_rows_cover_every_pair_of_features() -> None:

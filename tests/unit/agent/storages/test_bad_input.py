@@ -221,9 +221,7 @@ def last_step(sample: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize(
-    "name", ["no reward", "unknown key", "integer reward", "NaN reward", "objects", "done 2"]
-)
+@pytest.mark.parametrize("name", ["no reward", "unknown key", "integer reward", "NaN reward", "objects", "done 2"])
 def test_bad_first_slice(variant: str, name: str) -> None:
     twins = Twins(variant, num_inserts=0)
     with pytest.raises(SchemaError):

@@ -23,9 +23,7 @@ CONSTRUCTED = ("n_step", "epsilon", "alpha", "beta", "default_error", "eta", "cm
 def make_pair(buffer: str, settings: Settings, **options: Any) -> tuple[Any, ReferenceStore]:
     """Build a buffer that stands alone, and its reference model."""
     given = {
-        name: getattr(settings, name)
-        for name in CONSTRUCTED
-        if getattr(settings, name) != getattr(Settings, name)
+        name: getattr(settings, name) for name in CONSTRUCTED if getattr(settings, name) != getattr(Settings, name)
     }
     if settings.length:
         given |= {"sequence_length": settings.length, "sequence_overlap": settings.overlap}
@@ -34,9 +32,7 @@ def make_pair(buffer: str, settings: Settings, **options: Any) -> tuple[Any, Ref
     return memory, ReferenceStore(settings)
 
 
-def fill(
-    pair: tuple[Any, ReferenceStore], num_steps: dict[Hashable, int], *, has_goals: bool = False
-) -> None:
+def fill(pair: tuple[Any, ReferenceStore], num_steps: dict[Hashable, int], *, has_goals: bool = False) -> None:
     """Insert steps from some sources into both."""
     memory, reference = pair
     kind = StreamKind(ObservationKind(LAYOUTS["vector"], has_goals=has_goals), frozenset([keys.DONE]))

@@ -266,7 +266,7 @@ def test_shared_memory_is_seen_by_forked_processes() -> None:
     child = os.fork()
     if child == 0:
         for memory in memories.values():
-            memory.data[keys.REWARD].fill_(7)
+            memory.data[keys.REWARD].numpy()[...] = 7
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     rewards = {backing: memory.sample(20)[keys.REWARD].unique() for backing, memory in memories.items()}

@@ -1,0 +1,118 @@
+"""What a batch is gathered into: tensors that nobody refers to any more, or fresh ones."""
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+
+# Sets of tensors kept for each batch size, and batch sizes for which they are kept.
+_SETS_KEPT: Final = 4
+_SIZES_KEPT: Final = 16
+
+
+def _find_storage_count() -> Callable[[int], int] | None:
+    """The function that counts the references to a tensor's memory, if this version of torch has it."""
+    count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+    return count if hasattr(torch.Tensor, "_use_count") else None
+
+
+_storage_count: Final = _find_storage_count()
+
+
+class _Watched(NamedTuple):
+    """A tensor, and what is known of it while nobody else refers to it."""
+
+    tensor: Any
+    address: int
+    use_count: int
+    storage: Any
+    storage_address: int
+    storage_count: int
+
+
+def _watch(tensor: Any, count_storage: Callable[[int], int]) -> _Watched:
+    storage = tensor.untyped_storage()
+    address = storage._cdata
+    return _Watched(tensor, tensor.data_ptr(), tensor._use_count(), storage, address, count_storage(address))
+
+
+class TensorSet:
+    """The tensors of one batch, which are handed out again once nobody refers to them.
+
+    A fresh tensor costs about a microsecond, and a large one page faults that cost more than the
+    copy into it. What counts as a reference: the tensor object itself, its implementation (autograd
+    graphs, DLPack), its memory (views, detached tensors). A tensor that was changed in place, given
+    other memory or made to require gradients is not used again either.
+
+    Attributes
+    ----------
+    tensors : list of Tensor
+        The tensors `[batch, ...]`.
+    targets : int64 [outputs]
+        Addresses of their memory.
+    """
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.targets = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+        self._watched: list[_Watched] = []
+        self._references = (0, 0)
+
+    def watch(self, count_storage: Callable[[int], int]) -> None:
+        """Take note of the counts at rest; nobody else may refer to the tensors yet."""
+        self._count_storage = count_storage
+        self._watched = [_watch(tensor, count_storage) for tensor in self.tensors]
+        # Counted as `is_free` counts, so that the references of loop and call are among them.
+        for tensor, _, _, storage, _, _ in self._watched:
+            self._references = (getrefcount(tensor), getrefcount(storage))
+
+    def is_free(self) -> bool:
+        """Whether no tensor is referred to, or was changed in other ways than by filling it."""
+        count_storage = self._count_storage
+        of_tensor, of_storage = self._references
+        for tensor, address, use_count, storage, storage_address, storage_count in self._watched:
+            if (
+                getrefcount(tensor) != of_tensor
+                or tensor.data_ptr() != address
+                or tensor._version
+                or tensor.requires_grad
+                or tensor._use_count() != use_count
+                or count_storage(storage_address) != storage_count
+                or getrefcount(storage) != of_storage
+            ):
+                return False
+        return True
+
+
+class TensorPool:
+    """Hands out sets of tensors, old ones where they are free.
+
+    Parameters
+    ----------
+    outputs : list of (shape, dtype)
+        Shape of one row and dtype of each tensor of a set.
+    """
+
+    def __init__(self, outputs: list[tuple[tuple[int, ...], np.dtype]]) -> None:
+        self._outputs = outputs
+        self._sets: dict[int, list[TensorSet]] = {}
+
+    def take(self, batch_size: int) -> TensorSet:
+        """Return a set of tensors `[batch_size, ...]` of undefined content."""
+        kept = self._sets.get(batch_size)
+        if kept is None:
+            if len(self._sets) >= _SIZES_KEPT:
+                self._sets.clear()
+            kept = self._sets[batch_size] = []
+        for each in kept:
+            if each.is_free():
+                return each
+        fresh = TensorSet([torch.from_numpy(np.empty((batch_size, *shape), dtype)) for shape, dtype in self._outputs])
+        if _storage_count is not None:
+            fresh.watch(_storage_count)
+            if len(kept) == _SETS_KEPT:
+                kept.pop(0)
+            kept.append(fresh)
+        return fresh

@@ -1,0 +1,449 @@
+"""Snapshots: what is read is what was written, bit for bit, or an error that changes nothing."""
+
+import json
+import os
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect import keys
+from recollect.agent.storages import NStepReplayBuffer, PERBuffer
+from recollect.agent.storages.experience import snapshot as snapshot_module
+from recollect.agent.storages.experience import snapshot_files
+from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.errors import RecollectError, StorageError
+from tests.reference import Row, flatten, same_bits
+from tests.streams import (
+    LAYOUTS,
+    FrameStack,
+    ObservationKind,
+    SourceStream,
+    StreamKind,
+    as_sample,
+    state_numbers,
+)
+
+NUM_ENVS = 2
+FLAGS = frozenset([keys.DONE, keys.NEXT_TERMINATED, keys.CUT, keys.IREWARD])
+STATES = frozenset([*FLAGS, keys.RHS])
+STACK = FrameStack(3, 0, "odd", "uint8", (5,), few_values=True)
+SEQUENCES = {"sequence_length": 5, "sequence_overlap": 2}
+GENERATOR, ERRORS = "generator", "errors"
+
+KINDS: dict[str, tuple[StreamKind, dict[str, Any]]] = {
+    "vector": (StreamKind(ObservationKind(LAYOUTS["vector"]), FLAGS), {}),
+    "nested": (StreamKind(ObservationKind(LAYOUTS["nested"]), FLAGS, flag_dtype="bool"), {}),
+    "block": (StreamKind(ObservationKind(LAYOUTS["block"]), FLAGS), {}),
+    "frames": (StreamKind(ObservationKind({}, {"": STACK}), FLAGS), {"frame_stack": 3}),
+    "sequences": (
+        StreamKind(ObservationKind(LAYOUTS["vector"]), STATES, nested_states=True),
+        SEQUENCES,
+    ),
+    "stacked sequences": (
+        StreamKind(ObservationKind({}, {"": STACK}), STATES),
+        {**SEQUENCES, "frame_stack": 3},
+    ),
+}
+
+
+class Run:
+    """A prioritised buffer, its streams, and all that was ever inserted, source by source.
+
+    Parameters
+    ----------
+    kind : str
+        Which of `KINDS`.
+    size : int
+        Size of the buffer.
+    seed : int
+        Seed of the streams.
+    options : dict
+        Options beside those of the kind.
+    """
+
+    def __init__(self, kind: str, size: int = 24, seed: int = 0, **options: Any) -> None:
+        stream, self.options = KINDS[kind]
+        self.buffer = self.build(size, **options)
+        states = state_numbers()
+        sources: list[Hashable] = [0, ("worker", 1)]
+        self.streams = {
+            source: SourceStream(stream, NUM_ENVS, [seed, index], states) for index, source in enumerate(sources)
+        }
+        self.inserted: dict[Hashable, list[Row]] = {source: [] for source in sources}
+
+    def build(self, size: int, **options: Any) -> PERBuffer:
+        return PERBuffer.standalone(
+            size, num_envs=NUM_ENVS, n_step=3, alpha=0.7, gamma=0.9, seed=5, **self.options, **options
+        )
+
+    def fill(self, num_steps: int, *others: PERBuffer) -> None:
+        """Insert the same steps into the buffer and others, and update some priorities."""
+        for source, stream in self.streams.items():
+            data = stream.take(num_steps)
+            self.inserted[source].append(data)
+            for buffer in (self.buffer, *others):
+                buffer.insert_data_slice(as_sample(data, "numpy"), source=source)
+        for buffer in (self.buffer, *others):
+            batch = buffer.sample(20)
+            buffer.update_priorities(batch, np.linspace(0, 4, len(batch[keys.IDXS])))
+
+    def newest(self, source: Hashable, num_steps: int) -> Row:
+        """The last steps inserted from a source, by plain concatenation."""
+        slices = self.inserted[source]
+        joined = {path: np.concatenate([part[path] for part in slices]) for path in slices[0]}
+        return {path: values[len(values) - num_steps :] for path, values in joined.items()}
+
+
+def write(buffer: PERBuffer, snapshot: Snapshot) -> None:
+    assert buffer.tree is not None
+    state = {GENERATOR: buffer._rng.bit_generator.state}
+    snapshot.write(buffer._store, Extras(state, {ERRORS: buffer.tree.errors}))
+
+
+def read(buffer: PERBuffer, snapshot: Snapshot) -> PERBuffer:
+    extras = snapshot.read(buffer._store)
+    buffer._rng.bit_generator.state = extras.state[GENERATOR]
+    assert buffer.tree is not None
+    buffer.tree.errors[:] = extras.slot_arrays[ERRORS]
+    buffer.tree.rescale(buffer.alpha, buffer.epsilon)
+    return buffer
+
+
+def assert_same(left: Row, right: Row) -> None:
+    assert set(left) == set(right)
+    for path, values in left.items():
+        assert same_bits(values, right[path]), path
+
+
+def assert_alike(left: PERBuffer, right: PERBuffer) -> None:
+    """Same contents, same cursors and counts, same batches."""
+    for name in ("size", "step", "num_cuts", "max_size"):
+        assert getattr(left, name) == getattr(right, name), name
+    assert (len(left), left._store.sources) == (len(right), right._store.sources)
+    assert left._store.ring.num_ends == right._store.ring.num_ends
+    for source in left._store.sources:
+        assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (left, right)))
+    for _ in range(3):
+        batches = [each.sample(30) for each in (left, right)]
+        assert_same(*map(flatten, batches))
+        for each, batch in zip((left, right), batches, strict=True):
+            each.update_priorities(batch, np.linspace(0, 2, len(batch[keys.IDXS])))
+
+
+@pytest.mark.parametrize("num_steps", [8, 40], ids=["part", "wrapped"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_round_trip_is_exact_now_and_later(kind: str, num_steps: int, tmp_path: Path) -> None:
+    run = Run(kind)
+    run.fill(num_steps - 3)
+    run.fill(3)
+    write(run.buffer, Snapshot(tmp_path / "here"))
+    other = read(run.build(24), Snapshot(tmp_path / "here"))
+    assert_alike(run.buffer, other)
+    for _ in range(4):
+        run.fill(5, other)
+        assert_alike(run.buffer, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_that_holds_something_else_is_replaced(kind: str, tmp_path: Path) -> None:
+    run, stale = Run(kind), Run(kind, seed=1)
+    run.fill(30)
+    for _ in range(3):
+        stale.fill(7)
+    write(run.buffer, Snapshot(tmp_path))
+    assert_alike(run.buffer, read(stale.buffer, Snapshot(tmp_path)))
+    run.fill(4, stale.buffer)
+    assert_alike(run.buffer, stale.buffer)
+
+
+@pytest.mark.parametrize("size", [16, 20, 100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_of_another_size_gets_the_newest(kind: str, size: int, tmp_path: Path) -> None:
+    run = Run(kind)
+    run.fill(20)
+    write(run.buffer, Snapshot(tmp_path))
+    resized = run.buffer
+    other = read(run.build(size), Snapshot(tmp_path))
+    for source in run.streams:
+        found = flatten(other.get_all_buffer_data(source=source))
+        expected = run.newest(source, len(found[keys.REWARD]))
+        # The capacity of a source's lanes, less what can never begin a sequence.
+        assert min(size, 24) // 2 - 3 < len(found[keys.REWARD]) <= min(size, 24) // 2
+        for path in set(found) - {keys.CUT} - {path for path in found if path.startswith(keys.RHS)}:
+            assert same_bits(found[path], expected[path]), path
+    resized.update_storage_parameter("max_size", size)
+    assert_alike(resized, other)
+    run.fill(7, other)
+    assert_alike(resized, other)
+
+
+def test_only_steps_in_memory_are_written(tmp_path: Path) -> None:
+    run = Run("block", size=100_000)
+    run.fill(10)
+    write(run.buffer, Snapshot(tmp_path))
+    num_bytes = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert num_bytes < 40 * NUM_ENVS * 10 * 300
+
+
+def test_reset_and_left_sources_survive(tmp_path: Path) -> None:
+    run = Run("sequences")
+    run.fill(17)
+    run.buffer.release_source(0)
+    write(run.buffer, Snapshot(tmp_path))
+    other = read(run.build(24), Snapshot(tmp_path))
+    run.buffer.reset()
+    other.reset()
+    snapshot = Snapshot(tmp_path)
+    write(run.buffer, snapshot)
+    third = read(run.build(24), Snapshot(tmp_path))
+    data = as_sample(run.streams[0].take(9), "numpy")
+    for buffer in (run.buffer, other, third):
+        buffer.insert_data_slice(data, source="new")
+    for buffer in (other, third):
+        assert_same(*(flatten(each.get_all_buffer_data(source="new")) for each in (run.buffer, buffer)))
+        assert_same(*(flatten(each.sample(20)) for each in (run.buffer, buffer)))
+        assert buffer._store.ring.num_lanes == 2 * NUM_ENVS
+
+
+def test_file_backed_stores_are_written_and_read(tmp_path: Path) -> None:
+    run = Run("frames", backing="file", path=tmp_path / "live")
+    run.fill(30)
+    write(run.buffer, Snapshot(tmp_path / "kept"))
+    other = read(run.build(24, backing="file", path=tmp_path / "other"), Snapshot(tmp_path / "kept"))
+    assert_alike(run.buffer, other)
+    for _ in range(3):
+        run.fill(6, other)
+        assert_alike(run.buffer, other)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of about four steps."""
+    monkeypatch.setattr(snapshot_module, "_CHUNK_BYTES", 500)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("kind", KINDS)
+def test_snapshots_in_a_row_write_what_is_new(kind: str, tmp_path: Path) -> None:
+    run = Run(kind, size=60)
+    snapshot = Snapshot(tmp_path)
+    kept: list[int] = []
+    for _ in range(8):
+        before = {path: path.read_bytes() for path in tmp_path.glob("*.npy")}
+        run.fill(5)
+        write(run.buffer, snapshot)
+        after = {path: path.read_bytes() for path in tmp_path.glob("*.npy")}
+        kept.append(len(before.keys() & after.keys()))
+        assert all(before[path] == after[path] for path in before.keys() & after.keys())
+        assert_alike_after_reading(run, tmp_path)
+    assert max(kept) >= 5
+
+
+def assert_alike_after_reading(run: Run, folder: Path) -> None:
+    other = read(run.build(60), Snapshot(folder))
+    state = run.buffer._rng.bit_generator.state
+    for source in run.streams:
+        assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (run.buffer, other)))
+    assert_same(*(flatten(each.sample(30)) for each in (run.buffer, other)))
+    run.buffer._rng.bit_generator.state = state
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_chunks_are_kept_across_processes_but_not_across_stores(tmp_path: Path) -> None:
+    run = Run("vector", size=60)
+    run.fill(25)
+    write(run.buffer, Snapshot(tmp_path))
+    names = {path.name for path in tmp_path.glob("*.npy")}
+    snapshot = Snapshot(tmp_path)
+    other = read(run.build(60), snapshot)
+    run.fill(1, other)
+    write(other, snapshot)
+    assert len(names & {path.name for path in tmp_path.glob("*.npy")}) > 5
+    assert_alike(run.buffer, read(run.build(60), Snapshot(tmp_path)))
+
+    stranger = Run("vector", size=60, seed=1)
+    stranger.fill(2)
+    stranger.fill(24)
+    write(stranger.buffer, Snapshot(tmp_path))
+    assert_alike(stranger.buffer, read(stranger.build(60), Snapshot(tmp_path)))
+
+    write(other, snapshot)
+    assert_alike(other, read(run.build(60), Snapshot(tmp_path)))
+
+
+class Crash(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("error", [Crash, OSError])
+def test_whenever_writing_stops_the_last_snapshot_is_whole(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("frames", size=40)
+    run.fill(12)
+    write(run.buffer, Snapshot(tmp_path))
+    before = run.build(40)
+    read(before, Snapshot(tmp_path))
+    run.fill(3)
+    num_calls = 0
+    while True:
+        calls = fail_at_call(num_calls, error, monkeypatch)
+        try:
+            write(run.buffer, Snapshot(tmp_path))
+        except (Crash, StorageError):
+            pass
+        else:
+            break
+        finally:
+            monkeypatch.undo()
+        found = read(run.build(40), Snapshot(tmp_path))
+        expected = run.buffer if "replace" in calls[:-1] else before
+        for source in run.streams:
+            assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (found, expected)))
+        num_calls += 1
+    assert num_calls > 15
+    assert_alike(run.buffer, read(run.build(40), Snapshot(tmp_path)))
+    named = json.loads((tmp_path / "manifest.json").read_bytes().splitlines()[1])["checksums"]
+    assert {path.name for path in tmp_path.iterdir()} == {*named, "manifest.json"}
+
+
+def fail_at_call(number: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Raise at the given call that touches the disk; returns the calls made, the last one in vain."""
+    calls: list[str] = []
+
+    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            calls.append(name)
+            if len(calls) > number:
+                raise error("on purpose")
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(snapshot_files.os, "fsync", guarded("fsync", os.fsync))
+    monkeypatch.setattr(snapshot_files.os, "replace", guarded("replace", os.replace))
+    monkeypatch.setattr(snapshot_files, "_write_synced", guarded("write", snapshot_files._write_synced))
+    return calls
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip, cut_short, empty, Path.unlink])
+@pytest.mark.parametrize("kind", ["frames", "sequences"])
+def test_damage_anywhere_is_an_error_that_changes_nothing(
+    kind: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    run = Run(kind)
+    run.fill(20)
+    write(run.buffer, Snapshot(tmp_path))
+    victim, twin = run.build(24), run.build(24)
+    run.fill(9, victim, twin)
+    for path in sorted(tmp_path.iterdir()):
+        content = path.read_bytes()
+        damage(path)
+        with pytest.raises(StorageError):
+            Snapshot(tmp_path).read(victim._store)
+        with pytest.raises(StorageError):
+            Snapshot(tmp_path).read(run.build(24)._store)
+        path.write_bytes(content)
+    assert_alike(victim, twin)
+    Snapshot(tmp_path).read(victim._store)
+
+
+def test_foreign_folders_are_refused(tmp_path: Path) -> None:
+    run = Run("vector")
+    run.fill(5)
+    with pytest.raises(StorageError, match="no snapshot"):
+        Snapshot(tmp_path / "absent").read(run.build(24)._store)
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(StorageError, match="is a file"):
+        write(run.buffer, Snapshot(tmp_path / "file"))
+    for name, content in {"other": b'{"name": "x"}', "text": b"hello", "list": b"[]\n[]", "none": b""}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_bytes(content)
+        with pytest.raises(StorageError):
+            Snapshot(tmp_path / name).read(run.build(24)._store)
+        with pytest.raises(StorageError):
+            write(run.buffer, Snapshot(tmp_path / name))
+        assert (tmp_path / name / "manifest.json").read_bytes() == content
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    run = Run("vector")
+    run.fill(5)
+    write(run.buffer, Snapshot(tmp_path))
+    path = tmp_path / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    with pytest.raises(StorageError, match="version 2"):
+        Snapshot(tmp_path).read(run.build(24)._store)
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_another_schema_is_refused(built: bool, tmp_path: Path) -> None:
+    runs = {kind: Run(kind) for kind in KINDS}
+    for kind, run in runs.items():
+        run.fill(12)
+        write(run.buffer, Snapshot(tmp_path / kind))
+    strangers = [
+        ("vector", runs["frames"]),
+        ("frames", runs["vector"]),
+        ("sequences", runs["vector"]),
+        ("vector", runs["sequences"]),
+        ("frames", runs["stacked sequences"]),
+    ]
+    if built:
+        strangers += [("vector", runs["nested"]), ("block", runs["vector"])]
+    for kind, run in strangers:
+        buffer = run.buffer if built else run.build(24)
+        before = {source: flatten(buffer.get_all_buffer_data(source=source)) for source in buffer._store.sources}
+        with pytest.raises(RecollectError):
+            Snapshot(tmp_path / kind).read(buffer._store)
+        assert set(before) == set(buffer._store.sources)
+        for source, data in before.items():
+            assert_same(data, flatten(buffer.get_all_buffer_data(source=source)))
+    other = NStepReplayBuffer.standalone(24, num_envs=3)
+    with pytest.raises(StorageError, match="envs"):
+        Snapshot(tmp_path / "vector").read(other._store)
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    np.save(tmp_path / "mine.npy", np.arange(3))
+    run = Run("vector")
+    for _ in range(3):
+        run.fill(5)
+        write(run.buffer, Snapshot(tmp_path))
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "mine.npy").exists()
+
+
+def test_sources_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
+    run = Run("vector")
+    run.fill(5)
+    run.buffer.insert_data_slice(as_sample(run.streams[0].take(2), "numpy"), source=frozenset([1]))
+    with pytest.raises(StorageError, match="frozenset"):
+        write(run.buffer, Snapshot(tmp_path / "here"))
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_state_must_be_json(tmp_path: Path) -> None:
+    run = Run("vector")
+    run.fill(5)
+    with pytest.raises(StorageError, match="JSON"):
+        Snapshot(tmp_path).write(run.buffer._store, Extras({"bad": object()}, {}))
+    assert not Snapshot(tmp_path).exists

@@ -1,0 +1,131 @@
+"""The documents do what they say: their code runs, and their links lead somewhere."""
+
+import re
+import runpy
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import recollect
+from tests.samples import make_slice, reward_if_reached, with_done
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md")
+# Steps of the guide's complete loop, and the start of learning: cut short here. All else runs as it stands.
+FULL, SHORT = "= 1, 8, 40_000, 1_000,", "= 1, 8, 1_600, 800,"
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks_of(document: str) -> Iterator[tuple[int, str]]:
+    """Python blocks of a document with the line each starts at."""
+    text = (ROOT / document).read_text()
+    for match in BLOCK.finditer(text):
+        yield text.count("\n", 0, match.start()) + 2, match.group(1)
+
+
+def goal_gym() -> Any:
+    """Gymnasium, or a stand-in with one goal environment where the extra for robotics is not installed."""
+    if find_spec("gymnasium_robotics") is not None:
+        return gymnasium
+    env = SimpleNamespace(compute_reward=reward_if_reached)
+    return SimpleNamespace(make=lambda name: SimpleNamespace(unwrapped=env))
+
+
+@pytest.fixture
+def names() -> Iterator[dict[str, Any]]:
+    """What the documents take for granted: eight envs, a step of each, networks, a worker's slice."""
+    rng = np.random.default_rng(1)
+    observations = rng.standard_normal((2, 8, 3)).astype(np.float32)
+    num_threads = torch.get_num_threads()
+    yield {
+        "rc": recollect,
+        "np": np,
+        "torch": torch,
+        "obs": observations[0],
+        "next_obs": observations[1],
+        "action": rng.standard_normal((8, 2)).astype(np.float32),
+        "reward": rng.standard_normal(8).astype(np.float32),
+        "terminated": rng.random(8) < 0.5,
+        "truncated": np.zeros(8, np.bool_),
+        "td_errors": torch.rand(256),
+        "q": lambda obs, action=None: obs.sum(dim=1, keepdim=True),
+        "q_target": lambda obs: obs.sum(dim=1, keepdim=True),
+        "new_data": with_done(make_slice(5, num_envs=8)),
+        "worker_name": "worker-1",
+        "number_of_the_first_step": 0,
+        "device": "cpu",
+        "actor": SimpleNamespace(is_recurrent=False),
+        "algorithm": SimpleNamespace(gamma=0.99),
+        "envs": SimpleNamespace(num_envs=8),
+    }
+    torch.set_num_threads(num_threads)
+
+
+@pytest.mark.parametrize("document", WITH_CODE)
+def test_code_runs_from_top_to_bottom(document: str, names: dict[str, Any], tmp_path: Path) -> None:
+    num_blocks = 0
+    for line, code in blocks_of(document):
+        if "FetchReach" in code:
+            names["gym"] = goal_gym()
+        script = tmp_path / f"{Path(document).stem}_line_{line}.py"
+        script.write_text(code.replace(FULL, SHORT))
+        names |= runpy.run_path(str(script), init_globals=names)
+        num_blocks += 1
+    assert num_blocks == (ROOT / document).read_text().count("```python")
+
+
+@pytest.mark.usefixtures("names")
+def test_the_guides_complete_loop_trains_its_network(tmp_path: Path) -> None:
+    loops = [code for _, code in blocks_of("docs/guide/standalone.md") if "for step in range" in code]
+    assert len(loops) == 1
+    assert FULL in loops[0]
+    script = tmp_path / "loop.py"
+    script.write_text(loops[0].replace(FULL, SHORT))
+    result = runpy.run_path(str(script))
+    assert len(result["memory"]) == 1_600
+    assert len(result["returns"]) > 20
+    torch.manual_seed(result["SEED"])
+    untrained = result["make_network"]()
+    for before, after in zip(untrained.parameters(), result["online"].parameters(), strict=True):
+        assert after.isfinite().all()
+        assert not torch.equal(before, after)
+
+
+def anchors_of(text: str) -> set[str]:
+    """Anchors of a document's headings, as a forge makes them."""
+    headings = HEADING.findall(FENCED.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    broken = []
+    for link in LINK.findall(FENCED.sub("", document.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and anchor not in anchors_of(target.read_text())):
+            broken.append(link)
+    assert broken == []
+
+
+def test_links_are_found_at_all() -> None:
+    links = [link for document in DOCUMENTS for link in LINK.findall(document.read_text())]
+    assert sum("://" not in link for link in links) > 10
