@@ -10,11 +10,20 @@ if TYPE_CHECKING:
     from recollect.agent.storages import EREBuffer as EREBuffer
     from recollect.agent.storages import HERBuffer as HERBuffer
     from recollect.agent.storages import NStepReplayBuffer as NStepReplayBuffer
+    from recollect.agent.storages import NStepReplayStorage as NStepReplayStorage
     from recollect.agent.storages import PERBuffer as PERBuffer
     from recollect.agent.storages import ReplayBuffer as ReplayBuffer
 
 __version__ = "0.1.0"
-__all__ = ["EREBuffer", "HERBuffer", "NStepReplayBuffer", "PERBuffer", "ReplayBuffer", "__version__"]
+__all__ = [
+    "EREBuffer",
+    "HERBuffer",
+    "NStepReplayBuffer",
+    "NStepReplayStorage",
+    "PERBuffer",
+    "ReplayBuffer",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,11 +6,14 @@ from recollect.agent.storages.base import Storage, StorageFactory
 from recollect.agent.storages.off_policy import (
     EREBuffer,
     HERBuffer,
+    NStepReplayBatch,
     NStepReplayBuffer,
+    NStepReplayStorage,
     PERBuffer,
     ReplayBuffer,
 )
 
+# Classes with the constructor of `Storage`; `NStepReplayStorage` is made from spaces instead.
 STORAGES: Final[dict[str, type[ReplayBuffer]]] = {
     "replay": ReplayBuffer,
     "nstep": NStepReplayBuffer,
@@ -23,7 +26,9 @@ __all__ = [
     "STORAGES",
     "EREBuffer",
     "HERBuffer",
+    "NStepReplayBatch",
     "NStepReplayBuffer",
+    "NStepReplayStorage",
     "PERBuffer",
     "ReplayBuffer",
     "Storage",

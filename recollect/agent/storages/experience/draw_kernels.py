@@ -15,6 +15,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_HEAD,
     H_NUM_LANES,
     ID_SHIFT,
+    INLINED,
     KERNEL,
 )
 
@@ -22,19 +23,19 @@ _i64 = nb.int64[::1]
 _table = nb.int64[:, ::1]
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def head_of(header, lane):
     """Number of the step of `lane` to come."""
     return load_i64(header[H_HEAD] + 8 * lane)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def oldest_of(header, lane):
     """Number of the oldest step of `lane` that may be handed out."""
     return load_i64(header[H_FIRST] + 8 * lane)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def first_start(starts, lane, number):
     """First step of `lane` at or after `number` that lies on its grid of starts."""
     base, stride = starts[A_BASE, lane], starts[A_STRIDE, lane]

@@ -19,6 +19,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_SLOTS,
     ID_MASK,
     ID_SHIFT,
+    INLINED,
     KERNEL,
 )
 from recollect.agent.storages.experience.tree_kernels import (
@@ -192,6 +193,16 @@ def draw_recent(header, starts, floors, sums, mins, offsets, uniforms, beta, ids
     return visited
 
 
+@nb.njit(**INLINED)
+def _ask_for(sums, mins, offsets, errors, slot):
+    """Ask for the cache lines that an update of `slot` will write, so that the misses overlap."""
+    prefetch(errors.ctypes.data + 4 * slot)
+    if len(sums) > 0:
+        prefetch(sums.ctypes.data + 8 * slot)
+        prefetch(sums.ctypes.data + 8 * (offsets[1] + (slot >> SHIFT)))
+        prefetch(mins.ctypes.data + 8 * (slot >> SHIFT))
+
+
 @nb.njit(nb.int64(_i64, _table, _i64, _f32, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
 def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon, alpha):
     """Record the errors of the starts `ids`; of duplicates the largest wins.
@@ -212,8 +223,11 @@ def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon
             continue
         if starts[A_STRIDE, lane] == 1 or (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
             slots[item] = lane * header[H_SLOTS] + number % header[H_SLOTS]
-            errors[slots[item]] = -1.0
+            _ask_for(sums, mins, offsets, errors, slots[item])
             count += 1
+    for item in range(len(ids)):
+        if slots[item] >= 0:
+            errors[slots[item]] = -1.0
     for item in range(len(ids)):
         if slots[item] >= 0:
             errors[slots[item]] = max(errors[slots[item]], new_errors[item])

@@ -13,9 +13,10 @@ SHIFT = 3
 FANOUT = 8
 
 _KERNEL = {"nogil": True, "cache": True}
+_INLINED = {"nogil": True, "cache": True, "forceinline": True}
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def priority_of(error, epsilon, alpha):
     """Priority of a raw error."""
     base = np.float64(error) + epsilon
@@ -24,12 +25,12 @@ def priority_of(error, epsilon, alpha):
     return base**alpha if base > 0.0 else 0.0
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def _positive(value):
     return value if value > 0.0 else np.inf
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def _refresh_node(sums, mins, offsets, level, node):
     """Recompute a node of `level` >= 1 from its children."""
     child = offsets[level - 1] + (node << SHIFT)
@@ -47,7 +48,7 @@ def _refresh_node(sums, mins, offsets, level, node):
     mins[offsets[level] - offsets[1] + node] = smallest if smallest < np.inf else 0.0
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def num_nodes(offsets, level):
     """Nodes of `level` >= 1 that have children; the rest pads the level to whole cache lines."""
     return (offsets[level] - offsets[level - 1]) >> SHIFT
@@ -86,7 +87,7 @@ def _last_positive(sums, first_child):
     return 0, np.nextafter(sums[first_child], 0.0)
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def pick_child(sums, first_child, residual):
     """Child in whose share `residual` falls, and what is left of it; never one of priority 0."""
     running, before, child = 0.0, 0.0, 0
@@ -101,7 +102,7 @@ def pick_child(sums, first_child, residual):
     return child, residual - before
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**_INLINED)
 def _minimum(sums, mins, offsets, level, node):
     return sums[node] if level == 0 else mins[offsets[level] - offsets[1] + node]
 

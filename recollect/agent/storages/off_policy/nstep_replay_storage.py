@@ -101,9 +101,9 @@ class NStepReplayStorage:
     Examples
     --------
     >>> import gymnasium as gym
-    >>> envs = gym.make_vec("CartPole-v1", 2, vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP})
-    >>> spaces = envs.single_observation_space, envs.single_action_space
-    >>> with NStepReplayStorage(*spaces, num_envs=2, batch_size=4) as storage:
+    >>> envs = gym.make_vec("CartPole-v1", num_envs=2)
+    >>> spaces, mode = (envs.single_observation_space, envs.single_action_space), envs.metadata["autoreset_mode"]
+    >>> with NStepReplayStorage(*spaces, num_envs=2, batch_size=4, autoreset_mode=mode) as storage:
     ...     observations, _ = envs.reset(seed=1)
     ...     actions = envs.action_space.sample()
     ...     after, rewards, terminateds, truncateds, infos = envs.step(actions)
