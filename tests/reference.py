@@ -301,8 +301,8 @@ class ReferenceStore:
                 num_stale += 1
             else:
                 largest[step_id] = max(np.float32(error), largest.get(step_id, np.float32(0)))
-        for step_id, error in largest.items():
-            self.step(step_id).error = error
+        for step_id, kept in largest.items():
+            self.step(step_id).error = kept
         return num_stale
 
     def find(self, step_id: int) -> tuple[int, int] | None:

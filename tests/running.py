@@ -162,11 +162,10 @@ class Comparison:
         actual = flatten(batch)
         ids = actual.pop(keys.IDXS)
         num_rows = max(1, batch_size // self.settings.length) if self.settings.length else batch_size
-        assert (ids.dtype, ids.shape) == (np.int64, (num_rows,))
+        assert (str(ids.dtype), ids.shape) == ("int64", (num_rows,))
         candidates = self.reference.candidates(windows)
         self._check_choice(ids.tolist(), candidates)
-        expected = self._hindsight_rows(ids.tolist(), actual) if self._has_hindsight else self._rows(ids.tolist())
-        expected = stack(expected)
+        expected = stack(self._expected_rows(ids.tolist(), actual))
         if self.settings.recent:
             expected[keys.CK] = np.full((num_rows, 1), self.reference.num_recent(windows), np.int64)
         if self.settings.prioritised:
@@ -187,18 +186,17 @@ class Comparison:
 
     def _check_weights(self, weights: np.ndarray, ids: list[int], candidates: list[int]) -> None:
         expected = self.reference.weights(candidates)
-        assert (weights.dtype, weights.shape) == (np.float32, (len(ids), 1))
+        assert (str(weights.dtype), weights.shape) == ("float32", (len(ids), 1))
         np.testing.assert_allclose(weights[:, 0], [expected[step_id] for step_id in ids], rtol=1e-5)
 
     def _rows(self, ids: list[int]) -> list[Row]:
         row = self.reference.sequence_row if self.settings.length else self.reference.row
         return [row(step_id) for step_id in ids]
 
-    @property
-    def _has_hindsight(self) -> bool:
-        return self.config.features["buffer"] == "her"
-
-    def _hindsight_rows(self, ids: list[int], actual: Row) -> list[Row]:
+    def _expected_rows(self, ids: list[int], actual: Row) -> list[Row]:
+        """The rows of a batch, those that `actual` shows to be relabelled towards their goals."""
+        if self.config.features["buffer"] != "her":
+            return self._rows(ids)
         wanted = self._desired(actual)
         reached = self._outcomes()
         is_relabelled = wanted > 0
@@ -206,7 +204,7 @@ class Comparison:
             assert (is_relabelled.all(axis=1) == is_relabelled.any(axis=1)).all()
             is_relabelled = is_relabelled[:, 0]
         assert is_relabelled.sum() == round(self.config.share * len(ids))
-        self._check_calls(is_relabelled.any())
+        self._check_calls(bool(is_relabelled.any()))
         expected = self._rows(ids)
         for place in np.flatnonzero(is_relabelled):
             relabelled = self._relabelled_sequence if self.settings.length else self._relabelled_row
@@ -215,7 +213,7 @@ class Comparison:
 
     def _check_calls(self, is_any_relabelled: bool) -> None:
         for function in (self.rewriting.compute_reward, self.rewriting.compute_terminated):
-            if function is not None:
+            if isinstance(function, CountedCalls):
                 assert int(is_any_relabelled) <= function.num_calls <= 1
                 function.num_calls = 0
 
@@ -289,6 +287,7 @@ class Run:
         self.streams = [self._stream(slot) for slot in range(self.config.num_sources)]
         self.rejoined: set[int] = set()
         self.batches: deque[tuple[dict[str, Any], Row]] = deque(maxlen=NUM_REMEMBERED)
+        self.views: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=3 * NUM_REMEMBERED)
         self.has_gaps = False
         self.was_resized = False
 
@@ -299,10 +298,16 @@ class Run:
             self.pair.check_sizes()
             # The break before a step that at once overwrites the one before it need not be noticed.
             self.has_gaps |= self.reference.capacity == 1
-        for batch, copy in self.batches:
-            assert all(same_bits(values, copy[path]) for path, values in flatten(batch).items())
+        self._check_held()
         if not self.has_gaps:
             assert self.buffer.num_cuts == self.reference.num_mismatches
+
+    def _check_held(self) -> None:
+        """What a caller still holds of earlier batches is as it was."""
+        for batch, copy in self.batches:
+            assert all(same_bits(values, copy[path]) for path, values in flatten(batch).items())
+        for view, values in self.views:
+            assert same_bits(view, values)
 
     @singledispatchmethod
     def do(self, operation: Any) -> None:
@@ -336,8 +341,10 @@ class Run:
         size = (operation.num_batches, operation.batch_size, operation.num_epochs)
 
         def after(batch: dict[str, Any]) -> None:
-            copy = {path: values.copy() for path, values in flatten(batch).items()}
-            self.batches.append((batch, copy))
+            arrays = flatten(batch)
+            self.batches.append((batch, {path: values.copy() for path, values in arrays.items()}))
+            view = arrays[str(self.rng.choice(sorted(arrays)))]
+            self.views.append((view, view.copy()))
             if operation.is_trained:
                 self._prioritise(batch, ())
             if operation.is_fed:

@@ -1,6 +1,6 @@
 """Simulated environments: endless streams of steps with every kind of observation, end and break."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -268,7 +268,7 @@ def state_numbers() -> Iterator[int]:
 
 def as_sample(flat: Row, given: str) -> dict[str, Any]:
     """Nest a flat dict of arrays and convert it to what a caller hands in."""
-    convert = {"numpy": np.array, "torch": _as_tensor, "strided": _strided, "strided_torch": _strided_tensor}[given]
+    convert = CONVERSIONS[given]
     copied = {path: convert(values) for path, values in flat.items()}
     return {root: nest(copied, root) for root in dict.fromkeys(path.split("/")[0] for path in copied)}
 
@@ -298,3 +298,11 @@ def _strided_tensor(values: np.ndarray) -> torch.Tensor:
 
 def _rooted(root: str, leaves: Leaves) -> Row:
     return {root + path: values for path, values in leaves.items()}
+
+
+CONVERSIONS: dict[str, Callable[[np.ndarray], Any]] = {
+    "numpy": np.array,
+    "torch": _as_tensor,
+    "strided": _strided,
+    "strided_torch": _strided_tensor,
+}

@@ -56,6 +56,21 @@ def starts_of(header, starts, floors, lane):
     return begin, max(np.int64(0), (last - begin) // stride + 1)
 
 
+@nb.njit(**INLINED)
+def _size_of(header, starts, lane):
+    """Steps of `lane` that are stored and not context."""
+    return head_of(header, lane) - max(oldest_of(header, lane), starts[A_CONTEXT, lane])
+
+
+@nb.njit(nb.int64(_i64, _table), **KERNEL)
+def count_steps(header, starts):
+    """Steps stored in all lanes together, context apart."""
+    total = np.int64(0)
+    for lane in range(header[H_NUM_LANES]):
+        total += _size_of(header, starts, lane)
+    return total
+
+
 @nb.njit(nb.int64(_i64, _table, _i64), **KERNEL)
 def count_starts(header, starts, floors):
     """Starts that may be drawn in all lanes together."""
@@ -102,12 +117,10 @@ def recent_floors(header, starts, num_recent, floors):
     Writes the oldest step of each lane's share into `floors` and returns the steps in all shares.
     """
     num_lanes = header[H_NUM_LANES]
-    total = np.int64(0)
-    for lane in range(num_lanes):
-        total += head_of(header, lane) - max(oldest_of(header, lane), starts[A_CONTEXT, lane])
+    total = count_steps(header, starts)
     taken = np.int64(0)
     for lane in range(num_lanes):
-        size = head_of(header, lane) - max(oldest_of(header, lane), starts[A_CONTEXT, lane])
+        size = _size_of(header, starts, lane)
         share = min(size, np.int64(math.ceil(num_recent * size / total))) if total > 0 else np.int64(0)
         floors[lane] = head_of(header, lane) - share
         taken += share

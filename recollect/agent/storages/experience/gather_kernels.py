@@ -12,16 +12,9 @@ from recollect.agent.storages.experience.pointers import (
     load_u8,
     prefetch,
     store_f32,
-    store_f64,
-    store_i32,
-    store_i64,
-    store_u8,
 )
 from recollect.agent.storages.experience.ring_layout import (
     D_F32,
-    D_F64,
-    D_I32,
-    D_U8,
     H_HEAD,
     H_ROW_BYTES,
     H_ROWS,
@@ -60,6 +53,7 @@ from recollect.agent.storages.experience.ring_layout import (
     field_at,
     frame_at,
     row_at,
+    store_number,
     tail_of,
 )
 
@@ -148,20 +142,6 @@ def _copy_next_stack(header, lane, last, tail, column, target):
 
 
 @nb.njit(**KERNEL)
-def _store_flag(address, item, code, value):
-    if code == D_U8:
-        store_u8(address + item, value)
-    elif code == D_F32:
-        store_f32(address + 4 * item, np.float32(value))
-    elif code == D_F64:
-        store_f64(address + 8 * item, np.float64(value))
-    elif code == D_I32:
-        store_i32(address + 4 * item, np.int32(value))
-    else:
-        store_i64(address + 8 * item, np.int64(value))
-
-
-@nb.njit(**KERNEL)
 def _gather_first(header, column, target, places):
     num_bytes, row_offset = column[O_BYTES], column[O_ROW]
     for item in range(places.shape[1]):
@@ -203,7 +183,7 @@ def _gather_stacks(header, column, target, ids, places):
 def _gather_flags(column, target, places):
     where = P_FIRST if column[O_KIND] == K_FLAG_FIRST else P_LAST
     for item in range(places.shape[1]):
-        _store_flag(target, item, column[O_CODE], load_u8(places[where, item] + column[O_ROW]))
+        store_number(target, item, column[O_CODE], np.float64(load_u8(places[where, item] + column[O_ROW])))
 
 
 @nb.njit(**KERNEL)
@@ -213,10 +193,7 @@ def _gather_rewards(header, column, target, ids, places, gamma):
         lane = ids[item] >> ID_SHIFT
         used = places[P_USED, item]
         total = _fold(header, places[P_FIRST, item], lane, used, column[O_ROW], code, gamma)
-        if code == D_F32:
-            store_f32(target + 4 * item, np.float32(total))
-        else:
-            store_f64(target + 8 * item, total)
+        store_number(target, item, code, total)
 
 
 @nb.njit(**KERNEL)

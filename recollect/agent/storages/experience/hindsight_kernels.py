@@ -1,24 +1,51 @@
 """Kernels of hindsight: index ended episodes, choose goal steps, fold rewritten rewards."""
 
+import math
+
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.pointers import load_i32, load_i64
+from recollect.agent.storages.experience.pointers import copy_bytes, load_i32, load_i64, prefetch
 from recollect.agent.storages.experience.ring_layout import (
     H_FIRST,
     H_HEAD,
     H_NUM_LANES,
+    H_ROW_BYTES,
+    H_ROWS,
+    H_SLOTS,
     ID_MASK,
     ID_SHIFT,
+    INLINED,
     KERNEL,
     R_TAIL,
+    field_at,
     row_at,
+    store_number,
+    tail_of,
 )
 
 # Strategies for the goal step.
 FUTURE = 0
 FINAL = 1
 EPISODE = 2
+RANDOM = 3
+
+# Words of the field that holds achieved goals.
+G_BYTES = 0
+G_ROW = 1
+G_BLOCK = 2
+G_TAIL = 3
+G_GOALS = 4
+G_ACHIEVED = 5
+G_DESIRED = 6
+G_NUM_WORDS = 7
+
+# What `patch` writes into a column.
+W_COPY = 0
+W_RETURN = 1
+W_DISCOUNT = 2
+W_TERMINATED = 3
+W_DONE = 4
 
 # Words of a lane's entry in the index of ends: the next entry to write, the oldest one that counts,
 # and the first step that was not looked at yet.
@@ -38,23 +65,23 @@ def index_ends(header, ends, cursors):
     Parameters
     ----------
     ends : int64 [num_lanes, entries]
-        Ring of the numbers of each lane's steps that end a stream.
+        Ring of the numbers of each lane's steps that end a stream; a power of two of entries.
     cursors : int64 [num_lanes, X_NUM_WORDS]
         Where each lane's ring begins and ends.
     """
-    num_entries = ends.shape[1]
+    mask = ends.shape[1] - 1
     for lane in range(header[H_NUM_LANES]):
         head = load_i64(header[H_HEAD] + 8 * lane)
         first = load_i64(header[H_FIRST] + 8 * lane)
         cursor = cursors[lane]
         cursor[X_SEEN] = max(cursor[X_SEEN], first)
-        while cursor[X_OLDEST] < cursor[X_NEXT] and ends[lane, cursor[X_OLDEST] % num_entries] < first:
+        while cursor[X_OLDEST] < cursor[X_NEXT] and ends[lane, cursor[X_OLDEST] & mask] < first:
             cursor[X_OLDEST] += 1
         while cursor[X_SEEN] < head:
             if load_i32(row_at(header, lane, cursor[X_SEEN]) + R_TAIL) != 0:
-                if cursor[X_NEXT] - cursor[X_OLDEST] == num_entries:
-                    return 2 * num_entries
-                ends[lane, cursor[X_NEXT] % num_entries] = cursor[X_SEEN]
+                if cursor[X_NEXT] - cursor[X_OLDEST] == ends.shape[1]:
+                    return 2 * ends.shape[1]
+                ends[lane, cursor[X_NEXT] & mask] = cursor[X_SEEN]
                 cursor[X_NEXT] += 1
             elif cursor[X_SEEN] == head - 1:
                 break  # the newest step may still be cut by what comes next
@@ -62,90 +89,174 @@ def index_ends(header, ends, cursors):
     return 0
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def _first_end_from(ends, cursors, lane, number):
     """Entry of the first end of `lane` at or after step `number`; one past the last if there is none.
 
     Episodes are often of like lengths, so the search starts where the entry would be then.
     """
-    num_entries = ends.shape[1]
+    mask = ends.shape[1] - 1
     low, high = cursors[lane, X_OLDEST], cursors[lane, X_NEXT]
     if low == high:
         return low
-    oldest, newest = ends[lane, low % num_entries], ends[lane, (high - 1) % num_entries]
+    oldest, newest = ends[lane, low & mask], ends[lane, (high - 1) & mask]
     if number > newest or number <= oldest:
         return high if number > newest else low
     guess = low + (number - oldest) * (high - 1 - low) // (newest - oldest)
     reach = np.int64(1)
-    if ends[lane, guess % num_entries] < number:
+    if ends[lane, guess & mask] < number:
         low = guess + 1
-        while low + reach < high and ends[lane, (low + reach) % num_entries] < number:
+        while low + reach < high and ends[lane, (low + reach) & mask] < number:
             low += reach + 1
             reach *= 2
         high = min(high, low + reach)
     else:
         high = guess
-        while high - reach > low and ends[lane, (high - reach) % num_entries] >= number:
+        while high - reach > low and ends[lane, (high - reach) & mask] >= number:
             high -= reach
             reach *= 2
         low = max(low, high - reach)
     while low < high:
         middle = (low + high) // 2
-        if ends[lane, middle % num_entries] < number:
+        if ends[lane, middle & mask] < number:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**INLINED)
 def _segment(header, ends, cursors, lane, number):
     """First and last step of the stream that step `number` belongs to."""
-    num_entries = ends.shape[1]
+    mask = ends.shape[1] - 1
     entry = _first_end_from(ends, cursors, lane, number)
     begin = load_i64(header[H_FIRST] + 8 * lane)
     if entry > cursors[lane, X_OLDEST]:
-        begin = max(begin, ends[lane, (entry - 1) % num_entries] + 1)
+        begin = max(begin, ends[lane, (entry - 1) & mask] + 1)
     if entry < cursors[lane, X_NEXT]:
-        return begin, ends[lane, entry % num_entries]
+        return begin, ends[lane, entry & mask]
     return begin, load_i64(header[H_HEAD] + 8 * lane) - 1
 
 
-@nb.njit(nb.void(_i64, _table, _table, nb.int64, _i64, nb.int64, nb.float64[::1], _i64, _i64), **KERNEL)
-def choose_goals(header, ends, cursors, strategy, ids, length, uniforms, goals, begins):
-    """Choose the goal step of each row; one for each stream that a sequence of `length` rows touches.
+@nb.njit(**INLINED)
+def _ask_for(header, step):
+    """Address of a step's row; it and the row after are read a moment later, so ask for them now."""
+    row = row_at(header, step >> ID_SHIFT, step & ID_MASK)
+    for line in range(row - row % 64, row + min(2 * header[H_ROW_BYTES], 512), 64):
+        prefetch(line)
+    return row
 
-    Parameters
-    ----------
-    ids : int64 [rows]
-        The steps, `length` consecutive ones to a sequence.
-    uniforms : float64 [rows]
-        Numbers in [0, 1).
-    goals, begins : int64 [rows]
-        Out: ids of the steps whose next observation is the goal, and of the streams' first steps.
-    """
+
+@nb.njit(**INLINED)
+def _row_after(header, row, lane):
+    """Address of the row after `row` in the ring of `lane`."""
+    lane_bytes = header[H_SLOTS] * header[H_ROW_BYTES]
+    row += header[H_ROW_BYTES]
+    return row - lane_bytes if row == header[H_ROWS] + (lane + 1) * lane_bytes else row
+
+
+@nb.njit(**KERNEL)
+def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, goals, begins):
+    """Choose the goal step of each row; one for each stream that a sequence of `length` rows touches."""
     for row in range(len(ids)):
         lane, number = ids[row] >> ID_SHIFT, ids[row] & ID_MASK
-        if row % length != 0:
+        if length > 1 and row % length != 0:
             same_stream = load_i32(row_at(header, lane, ids[row - 1] & ID_MASK) + R_TAIL) == 0
             if same_stream or ids[row] == ids[row - 1]:
                 goals[row], begins[row] = goals[row - 1], begins[row - 1]
                 continue
         begin, end = _segment(header, ends, cursors, lane, number)
+        begins[row] = (lane << ID_SHIFT) | begin
+        if strategy == RANDOM:
+            goals[row] = anywhere[row]
+            continue
         oldest = number if strategy == FUTURE else begin
         goal = end
         if strategy != FINAL:
             goal = min(end, oldest + np.int64(uniforms[row] * (end - oldest + 1)))
         goals[row] = (lane << ID_SHIFT) | goal
-        begins[row] = (lane << ID_SHIFT) | begin
+
+
+@nb.njit(**INLINED)
+def _next_field(header, field, row, lane):
+    """Address of a carried field in the observation that the step at `row` led to."""
+    tail = tail_of(header, row)
+    if tail != 0:
+        return tail + field[G_TAIL]
+    return field_at(header, _row_after(header, row, lane), field[G_ROW], field[G_BLOCK], field[G_BYTES])
+
+
+@nb.njit(**INLINED)
+def _read_window(header, field, limit, step, row, goal, steps, total):
+    """List the steps of a window and what they achieved, behind `total` others; returns how many there are."""
+    lane, number = step >> ID_SHIFT, step & ID_MASK
+    most = min(limit, load_i64(header[H_HEAD] + 8 * lane) - number)
+    num_bytes = field[G_BYTES]
+    for count in range(most):
+        steps[total] = step + count
+        if num_bytes > 0:
+            copy_bytes(field[G_ACHIEVED] + total * num_bytes, _next_field(header, field, row, lane), num_bytes)
+            copy_bytes(field[G_DESIRED] + total * num_bytes, goal, num_bytes)
+        total += 1
+        if load_i32(row + R_TAIL) != 0:
+            return count + 1
+        row = _row_after(header, row, lane)
+    return most
 
 
 @nb.njit(
-    nb.void(nb.float64[::1], nb.boolean[::1], _i64, nb.float64, nb.float64[::1], _i64, nb.boolean[::1]),
+    nb.int64(_i64, _table, _table, _i64, _i64, _i64, nb.float64[::1], _i64, _i64, _i64, _i64, _i64),
+    **KERNEL,
+)
+def relabel(header, ends, cursors, options, field, ids, uniforms, anywhere, goals, begins, used, steps):
+    """Choose goals for windows, list their steps, and read the goals and what the steps achieved.
+
+    Parameters
+    ----------
+    ends, cursors
+        The index of ended streams.
+    options : int64 [3]
+        Strategy, rows of a sequence, most steps of a window.
+    field : int64 [G_NUM_WORDS]
+        Where achieved goals are stored, and where to write each window's goal `[rows, ...]`, what each
+        step achieved and the goal of its window `[steps, ...]`; nothing is read if its size is 0.
+    ids : int64 [rows]
+        First steps of the windows.
+    uniforms, anywhere : [rows]
+        Numbers in [0, 1), and any stored steps.
+    goals, begins, used : int64 [rows]
+        Out: ids of the steps that led to the goals and of the streams' first steps; lengths of the windows.
+    steps : int64 [rows * most steps]
+        Out: ids of the windows' steps, one window after another.
+
+    Returns
+    -------
+    int
+        Number of steps.
+    """
+    num_rows = len(ids)
+    rows = np.empty((2, num_rows), np.int64)
+    for row in range(num_rows):
+        rows[0, row] = _ask_for(header, ids[row])
+    _choose(header, ends, cursors, options[0], options[1], ids, uniforms, anywhere, goals, begins)
+    for row in range(num_rows):
+        rows[1, row] = _ask_for(header, goals[row])
+    total = np.int64(0)
+    for row in range(num_rows):
+        goal = field[G_GOALS] + row * field[G_BYTES]
+        if field[G_BYTES] > 0:
+            copy_bytes(goal, _next_field(header, field, rows[1, row], goals[row] >> ID_SHIFT), field[G_BYTES])
+        used[row] = _read_window(header, field, options[2], ids[row], rows[0, row], goal, steps, total)
+        total += used[row]
+    return total
+
+
+@nb.njit(
+    nb.boolean(nb.float64[::1], nb.boolean[::1], _i64, nb.float64, nb.float64[::1], _i64, nb.boolean[::1]),
     **KERNEL,
 )
 def fold(rewards, terminations, used, gamma, totals, lengths, terminated):
-    """Fold the rewards of ragged windows, each ended by its first termination.
+    """Fold the rewards of ragged windows, each ended by its first termination; False if one is not finite.
 
     Parameters
     ----------
@@ -164,6 +275,8 @@ def fold(rewards, terminations, used, gamma, totals, lengths, terminated):
         lengths[row] = used[row]
         terminated[row] = False
         for index in range(used[row]):
+            if not math.isfinite(rewards[step + index]):
+                return False
             total += weight * rewards[step + index]
             weight *= gamma
             if len(terminations) > 0 and terminations[step + index]:
@@ -172,3 +285,32 @@ def fold(rewards, terminations, used, gamma, totals, lengths, terminated):
                 break
         totals[row] = total
         step += used[row]
+    return True
+
+
+@nb.njit(nb.void(_i64, nb.float64[::1], _i64, nb.boolean[::1], nb.float64, _table), **KERNEL)
+def patch(rows, returns, lengths, terminated, gamma, columns):
+    """Write new values into `rows` of a batch's columns.
+
+    Parameters
+    ----------
+    returns, lengths, terminated : [rows]
+        What `fold` found.
+    columns : int64 [num_columns, 4]
+        What to write (one of the `W_*`), the address of the column, its dtype code or the bytes of a
+        row, and the address of the values where they are copied.
+    """
+    for index in range(columns.shape[0]):
+        kind, target, code = columns[index, 0], columns[index, 1], columns[index, 2]
+        for item in range(len(rows)):
+            row = rows[item]
+            if kind == W_COPY:
+                copy_bytes(target + row * code, columns[index, 3] + item * code, code)
+            elif kind == W_RETURN:
+                store_number(target, row, code, returns[item])
+            elif kind == W_DISCOUNT:
+                store_number(target, row, code, 0.0 if terminated[item] else gamma ** lengths[item])
+            elif kind == W_TERMINATED:
+                store_number(target, row, code, 1.0 if terminated[item] else 0.0)
+            elif terminated[item]:
+                store_number(target, row, code, 1.0)

@@ -153,7 +153,10 @@ class LaneStore:
         return list(self._sources)
 
     def __len__(self) -> int:
-        return int(self.starts.sizes(self.ring).sum()) if self._ring is not None else 0
+        if self._ring is None:
+            return 0
+        num_steps: int = draw_kernels.count_steps(self._ring.header, self.starts.table)
+        return num_steps
 
     def size_of(self, source: Hashable) -> int:
         """Steps along time stored from `source`."""
@@ -312,17 +315,22 @@ class LaneStore:
         """Windows of the steps `ids`, as `LaneRing.locate` gives them."""
         return self.ring.locate(ids, limits)
 
-    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
-        """Rows of the windows at `places`, by name, `[batch, ...]`."""
+    def gather(
+        self, ids: np.ndarray, places: np.ndarray, gamma: float, *, may_overlap: bool = True
+    ) -> dict[Name, torch.Tensor]:
+        """Rows of the windows at `places`, by name, `[batch, ...]`.
+
+        Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
+        """
         assert self._plan is not None
         plan = self._plan
-        if self._shifted_plan is not None and gather_kernels.stacks_shift(self.ring.header, places):
+        if may_overlap and self._shifted_plan is not None and gather_kernels.stacks_shift(self.ring.header, places):
             plan = self._shifted_plan
         return plan.gather(ids, places, gamma)
 
-    def plan(self, paths: set[Path] | None) -> OutputPlan:
-        """A plan that gathers only the columns at `paths`, or all."""
-        return OutputPlan(self.ring, only=paths)
+    def plan(self) -> OutputPlan:
+        """A plan of one's own to gather all columns."""
+        return OutputPlan(self.ring)
 
     def export(self, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
         """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
@@ -491,7 +499,7 @@ class LaneStore:
 
     def _export_rows(self, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
         places = self.ring.locate(ids, ONE_STEP)
-        rows = self.gather(ids, places, 1.0)
+        rows = self.gather(ids, places, 1.0, may_overlap=False)
         for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
             del rows[key]
         ended = self.ring.flag_column(layout.R_ENDED).reshape(-1)[self.ring.slots(ids)]

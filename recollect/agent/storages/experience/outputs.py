@@ -75,13 +75,11 @@ class OutputPlan:
     shifted_stacks : bool
         Gather stacks of both ends of one-step windows into one block; right only where every next
         stack is its predecessor shifted.
-    only : set of paths, optional
-        Gather nothing else.
     """
 
-    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False, only: set[Path] | None = None) -> None:
+    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False) -> None:
         self._ring = ring
-        self._outputs = [output for output in self._list_outputs(shifted_stacks) if only is None or output.path in only]
+        self._outputs = list(self._list_outputs(shifted_stacks))
         self._names = [name_of(output.path) for output in self._outputs]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
         self._pool = TensorPool([(output.shape, output.dtype) for output in self._outputs])

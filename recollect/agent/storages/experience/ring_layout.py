@@ -10,7 +10,15 @@ from typing import Any, Final
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.pointers import load_i32, load_u8
+from recollect.agent.storages.experience.pointers import (
+    load_i32,
+    load_u8,
+    store_f32,
+    store_f64,
+    store_i32,
+    store_i64,
+    store_u8,
+)
 
 # Words of the header.
 H_ROWS = 0  # address of the packed rows [lanes * slots, row_bytes]
@@ -170,3 +178,18 @@ def frame_at(header, lane, number, back, block, frame_bytes, depth, whole_offset
         return block + (lane * slots + start % slots) * frame_bytes
     record = header[H_WHOLES] + (whole - 1) * header[H_WHOLE_BYTES] + whole_offset
     return record + (depth - 1 - (back - age)) * frame_bytes
+
+
+@nb.njit(**INLINED)
+def store_number(address, item, code, value):
+    """Write a number as element `item` of an array whose dtype has the code `code`."""
+    if code == D_F32:
+        store_f32(address + 4 * item, np.float32(value))
+    elif code == D_F64:
+        store_f64(address + 8 * item, value)
+    elif code == D_U8:
+        store_u8(address + item, np.uint8(value))
+    elif code == D_I32:
+        store_i32(address + 4 * item, np.int32(value))
+    else:
+        store_i64(address + 8 * item, np.int64(value))

@@ -5,6 +5,7 @@ step's row holds as well (observations, hidden states) is *carried*: it is store
 key is derived.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -62,7 +63,7 @@ class Leaf:
     @property
     def num_bytes(self) -> int:
         """Bytes of one env's array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,16 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 
-from recollect import keys
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.experience.hindsight import (
+from recollect.agent.storages.experience.hindsight import Hindsight, Strategy
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.rewriting import (
+    FunctionRewriter,
     GoalFunction,
     GoalFunctions,
+    GoalRewriter,
     HerFunction,
-    Hindsight,
-    Strategy,
-    check_goal_observation,
 )
-from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
 from recollect.agent.storages.off_policy.replay_buffer import Rows, StoreOptions, check_number
 from recollect.errors import ConfigError, SchemaError
@@ -97,11 +96,12 @@ class HERBuffer(EREBuffer):
             cmin,
             **options,  # type: ignore[misc]
         )
-        goals = None
+        rewriter: GoalRewriter | FunctionRewriter
         if her_function is None:
-            goals = _goal_functions(compute_reward, compute_terminated, envs)
-        self._needs_goals = her_function is None
-        self._hindsight = Hindsight(strategy, share, goals=goals, her_function=her_function)
+            rewriter = GoalRewriter(_goal_functions(compute_reward, compute_terminated, envs))
+        else:
+            rewriter = FunctionRewriter(her_function)
+        self._hindsight = Hindsight(strategy, share, rewriter)
 
     @classmethod
     def create_factory(  # type: ignore[override]  # the documented order puts her_function second
@@ -138,30 +138,22 @@ class HERBuffer(EREBuffer):
         return _first(stored[key])
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
+        if self._hindsight.num_chosen(len(ids) // length) == 0:
+            return super()._windows(ids, length)
         gamma, limits = self._gamma(), self._limits()
-        relabelled, chosen = self._hindsight.relabel(self._store, ids, length, limits, gamma, self._rng)
-        rows = relabelled.rows
+        relabelled, chosen = self._hindsight.relabel(self._store, ids, length, int(limits[0]), gamma, self._rng)
         if limits[0] > 1:
             limits = np.full(len(ids), limits[0])
-            limits[rows] = relabelled.lengths
-        tensors = self._store.gather(ids, self._store.locate(ids, limits), gamma)
-        _put(tensors[keys.REWARD], rows, relabelled.returns[:, None])
-        if relabelled.terminated is not None:
-            terminated = relabelled.terminated[:, None]
-            _put(tensors[keys.DISCOUNT], rows, np.where(terminated, 0.0, gamma ** relabelled.lengths[:, None]))
-            if keys.NEXT_TERMINATED in tensors:
-                _put(tensors[keys.NEXT_TERMINATED], rows, terminated)
-            _put(tensors[keys.NEXT_DONE], rows[relabelled.terminated], True)
-        for path, values in relabelled.values.items():
-            if path in tensors:
-                _put(tensors[path], rows, values)
+            limits[relabelled.rows] = relabelled.lengths
+        places = self._store.locate(ids, limits)
+        may_overlap = not self._hindsight.rewriter.writes_observations
+        tensors = self._store.gather(ids, places, gamma, may_overlap=may_overlap)
+        relabelled.apply(tensors, gamma)
         return Rows(tensors, chosen)
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
-        if self._needs_goals:
-            check_goal_observation(new)
-        super()._on_relayout(old, new)
         self._hindsight.restart(new)
+        super()._on_relayout(old, new)
 
 
 def _goal_functions(
@@ -179,10 +171,6 @@ def _goal_functions(
             "info), or compute_reward=, or a her_function"
         )
     return GoalFunctions(env.compute_reward, compute_terminated or getattr(env, "compute_terminated", None))
-
-
-def _put(tensor: torch.Tensor, rows: np.ndarray, values: Any) -> None:
-    tensor.numpy()[rows] = values
 
 
 def _first(value: Any) -> Any:

@@ -18,7 +18,7 @@ from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.lookahead import Lookahead
 from recollect.agent.storages.experience.memory import Backing, Memory
 from recollect.agent.storages.experience.outputs import OutputPlan, nest
-from recollect.agent.storages.experience.schema import FrameStacks, Path
+from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.snapshot import Extras, Snapshot
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.replay_buffer import check_count, check_number
@@ -156,7 +156,7 @@ class NStepReplayStorage:
         batches_a_look = -(-self.fetch_every // self.batch_size)
         self._batches_a_look = min(max(1, batches_a_look), _MOST_BATCHES_AHEAD)
         self._ahead: Lookahead[NStepReplayBatch] = Lookahead(self.num_workers if self._batches_a_look > 1 else 0)
-        self._plans = _ThreadPlans(self._steps.paths | {(keys.REWARD,), (keys.DISCOUNT,)})
+        self._plans = _ThreadPlans()
         self._store = LaneStore(
             self.storage_size // self.num_envs,
             self.num_envs,
@@ -277,11 +277,13 @@ class NStepReplayStorage:
         """Make the batch of the windows that start at `ids`; any thread may."""
         places = self._store.locate(ids, self._most_steps)
         rows = self._plans.get(self._store).gather(ids, places, self.discount)
-        batch = nest((name, self._deliver(tensor)) for name, tensor in rows.items())
+        batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
-        return NStepReplayBatch(*(batch[name] for name in names))
+        return NStepReplayBatch(*(self._deliver(batch[name]) for name in names))
 
-    def _deliver(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _deliver(self, tensor: Any) -> Any:
+        if isinstance(tensor, dict):
+            return {name: self._deliver(inner) for name, inner in tensor.items()}
         if self.pin_memory:
             tensor = tensor.pin_memory()
         return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
@@ -312,8 +314,7 @@ class NStepReplayStorage:
 class _ThreadPlans:
     """A plan of outputs for each thread: plans reuse their tensors and belong to one thread."""
 
-    def __init__(self, paths: set[Path]) -> None:
-        self._paths = paths
+    def __init__(self) -> None:
         self._local = threading.local()
 
     def renew(self, old: LaneRing | None, new: LaneRing) -> None:
@@ -323,7 +324,7 @@ class _ThreadPlans:
     def get(self, store: LaneStore) -> OutputPlan:
         """The plan of the calling thread."""
         if not hasattr(self._local, "plan"):
-            self._local.plan = store.plan(self._paths)
+            self._local.plan = store.plan()
         plan: OutputPlan = self._local.plan
         return plan
 

@@ -24,11 +24,6 @@ class VectorSteps:
         Those of one environment: Box, Discrete, MultiDiscrete, MultiBinary or a Dict of them.
     num_envs : int
         How many environments.
-
-    Attributes
-    ----------
-    paths : set
-        Paths of the arrays that batches hand out, rewards and discounts apart.
     """
 
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], num_envs: int) -> None:
@@ -38,7 +33,6 @@ class VectorSteps:
             keys.NEXT_OBS: _leaves_of((keys.NEXT_OBS,), observation_space),
             keys.ACTION: _leaves_of((keys.ACTION,), action_space),
         }
-        self.paths = {path for leaves in self._leaves.values() for path in leaves}
 
     def blank(self) -> dict[str, Any]:
         """A sample of zeros, from which a store learns keys, shapes and dtypes."""

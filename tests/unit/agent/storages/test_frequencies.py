@@ -27,7 +27,7 @@ def make_pair(buffer: str, settings: Settings, **options: Any) -> tuple[Any, Ref
     }
     if settings.length:
         given |= {"sequence_length": settings.length, "sequence_overlap": settings.overlap}
-    shape = {"num_envs": settings.num_envs, "gamma": settings.gamma, "seed": 11}
+    shape: dict[str, Any] = {"num_envs": settings.num_envs, "gamma": settings.gamma, "seed": 11}
     memory = BUFFERS[buffer].standalone(settings.max_size, **shape, **given, **options)
     return memory, ReferenceStore(settings)
 

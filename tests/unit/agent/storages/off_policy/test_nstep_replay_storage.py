@@ -1,5 +1,6 @@
 """`NStepReplayStorage` against plain lists of steps."""
 
+import doctest
 import gc
 import threading
 import time
@@ -18,6 +19,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
+from recollect.agent.storages.off_policy import nstep_replay_storage
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayBatch, NStepReplayStorage
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
 
@@ -119,12 +121,12 @@ def check(batch: NStepReplayBatch, lanes: list[list[Step]], n_step: int = 3) -> 
     return set(rows)
 
 
-def copies(batch: NStepReplayBatch) -> list[torch.Tensor]:
-    return [tensor.clone() for tensor in batch]
+def copies(batch: NStepReplayBatch) -> list[np.ndarray]:
+    return [tensor.numpy().copy() for tensor in batch]
 
 
 def same(left: Any, right: Any) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -193,7 +195,7 @@ def test_batches_of_a_look_are_those_of_the_store_as_it_was() -> None:
                 envs.add_to(made, num_steps=3)
 
 
-def run_program(num_workers: int, fetch_every: int) -> list[list[torch.Tensor]]:
+def run_program(num_workers: int, fetch_every: int) -> list[list[np.ndarray]]:
     """A random program of adds, samples and resets; returns all batches."""
     pixels = gym.spaces.Box(0, 255, (3, 32, 32), np.uint8)
     rng = np.random.default_rng(4)
@@ -358,7 +360,7 @@ def test_add_and_sample_from_two_threads() -> None:
             batches.append(copies(made.sample()))
         writer.join()
     for batch in batches[:: max(1, len(batches) // 50)]:
-        rows = NStepReplayBatch(*batch)
+        rows = NStepReplayBatch(*map(torch.from_numpy, batch))
         alive = rows.discounts > 0
         steps = rows.next_observations[:, 0] - rows.observations[:, 0]
         assert (rows.next_observations[:, 1] == rows.observations[:, 1]).all()
@@ -806,3 +808,8 @@ def test_a_snapshot_of_other_spaces_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RecollectError):
             NStepReplayStorage(space, ACTIONS, snapshot_path=tmp_path, save_snapshot=True, **options)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_example_of_the_documentation_runs() -> None:
+    results = doctest.testmod(nstep_replay_storage)
+    assert (results.failed, results.attempted > 0) == (0, True)

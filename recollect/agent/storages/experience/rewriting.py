@@ -1,0 +1,246 @@
+"""How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.experience import hindsight_kernels as kernels
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
+from recollect.agent.storages.experience.outputs import Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.schema import DTYPE_CODES, Path, Place, to_numpy, walk
+from recollect.errors import SchemaError
+
+HerFunction = Callable[..., Any]
+GoalFunction = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], Any]
+
+_ACHIEVED: Final[Path] = (keys.OBS, keys.ACHIEVED_GOAL)
+_DESIRED: Final[tuple[Path, Path]] = ((keys.OBS, keys.DESIRED_GOAL), (keys.NEXT_OBS, keys.DESIRED_GOAL))
+_UNKNOWN: Final = np.empty(0, np.bool_)
+_TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
+
+
+@dataclass(frozen=True)
+class GoalFunctions:
+    """What a goal environment says of a goal: the reward, and perhaps whether reaching it terminates."""
+
+    compute_reward: GoalFunction
+    compute_terminated: GoalFunction | None = None
+
+
+@dataclass
+class Windows:
+    """Windows of a batch that get new goals.
+
+    Attributes
+    ----------
+    rows : int64 [rows]
+        Their rows in the batch.
+    goals, begins : int64 [rows]
+        Ids of the steps that led to the goals, and of the first steps of the windows' streams.
+    used : int64 [rows]
+        Steps of each window.
+    steps : int64 [steps]
+        Ids of all windows' steps, one window after another.
+    """
+
+    rows: np.ndarray
+    goals: np.ndarray
+    begins: np.ndarray
+    used: np.ndarray
+    steps: np.ndarray
+
+
+@dataclass
+class Relabelled:
+    """What replaces the stored values in rewritten rows of a batch.
+
+    Attributes
+    ----------
+    rows : int64 [rows]
+        Rows of the batch.
+    returns : float64 [rows]
+        Folded rewards.
+    lengths : int64 [rows]
+        Steps of each window.
+    terminated : bool [rows]
+        Whether a window ends in a termination, where `knows_ends`; else the stored flags stand.
+    values : dict
+        Other new values by name, `[rows, ...]`, written one by one.
+    goal : ndarray [rows, ...], optional
+        The new goals.
+    """
+
+    rows: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    terminated: np.ndarray
+    knows_ends: bool = False
+    values: dict[Name, np.ndarray] = field(default_factory=dict)
+    goal: np.ndarray | None = None
+    goal_address: int = 0
+
+    def apply(self, tensors: dict[Name, torch.Tensor], gamma: float) -> None:
+        """Write the new values into the columns of a batch, by name."""
+        columns = [_column(kernels.W_RETURN, tensors[keys.REWARD])]
+        if self.goal is not None:
+            num_bytes = self.goal.nbytes // len(self.rows)
+            columns += [(kernels.W_COPY, tensors[path].data_ptr(), num_bytes, self.goal_address) for path in _DESIRED]
+        if self.knows_ends:
+            columns.append(_column(kernels.W_DISCOUNT, tensors[keys.DISCOUNT]))
+            columns.append(_column(kernels.W_DONE, tensors[keys.NEXT_DONE]))
+            if keys.NEXT_TERMINATED in tensors:
+                columns.append(_column(kernels.W_TERMINATED, tensors[keys.NEXT_TERMINATED]))
+        kernels.patch(self.rows, self.returns, self.lengths, self.terminated, gamma, np.array(columns, np.int64))
+        for name, values in self.values.items():
+            _put(tensors, name, self.rows, values)
+
+
+class GoalRewriter:
+    """Rewrites Gymnasium's goal observations by the environment's own functions."""
+
+    # Only goals are written, and goals are no frame stacks.
+    writes_observations = False
+
+    def __init__(self, goals: GoalFunctions) -> None:
+        self._goals = goals
+        self._place: Place | None = None
+
+    def restart(self, ring: LaneRing) -> None:
+        """Find the goals in the rows of a ring."""
+        places = {place.leaf.path: place for place in ring.schema.carried}
+        if not {_ACHIEVED, _DESIRED[0]} <= places.keys():
+            raise SchemaError(
+                f"hindsight needs dict observations with {keys.ACHIEVED_GOAL!r} and {keys.DESIRED_GOAL!r}, got "
+                f"{sorted(place.leaf.name for place in ring.schema.carried)}; give a her_function for others"
+            )
+        if places[_ACHIEVED].depth > 1 or places[_DESIRED[0]].depth > 1:
+            raise SchemaError("hindsight cannot choose stacked frames as goals; give a her_function for them")
+        self._place = places[_ACHIEVED]
+        self._field = np.zeros(kernels.G_NUM_WORDS, np.int64)
+        self._field[: kernels.G_GOALS] = (
+            self._place.leaf.num_bytes,
+            self._place.row_offset,
+            ring.block_address(self._place),
+            self._place.tail_offset,
+        )
+
+    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+        """What the kernel reads: achieved goals, into fresh arrays."""
+        assert self._place is not None
+        leaf = self._place.leaf
+        num_steps = num_rows * most_steps
+        # One array for all three, because asking NumPy for an address is slow.
+        arrays = np.empty((num_rows + 2 * num_steps, *leaf.shape), leaf.dtype)
+        address = arrays.ctypes.data
+        self._goal = arrays[:num_rows]
+        self._achieved = arrays[num_rows : num_rows + num_steps]
+        self._desired = arrays[num_rows + num_steps :]
+        num_bytes = leaf.num_bytes
+        achieved = address + num_rows * num_bytes
+        self._field[kernels.G_GOALS :] = address, achieved, achieved + num_steps * num_bytes
+        return self._field
+
+    def rewrite(self, store: LaneStore, windows: Windows, gamma: float) -> Relabelled:
+        """Reward and end the windows as their new goals have it."""
+        num_steps = len(windows.steps)
+        achieved, desired = self._achieved[:num_steps], self._desired[:num_steps]
+        rewards = _ask(self._goals.compute_reward, achieved, desired, np.float64)
+        terminations, knows_ends = _UNKNOWN, self._goals.compute_terminated is not None
+        if self._goals.compute_terminated is not None:
+            terminations = _ask(self._goals.compute_terminated, achieved, desired, np.bool_)
+        returns, lengths, terminated = _fold(rewards, terminations, windows.used, gamma)
+        return Relabelled(
+            windows.rows,
+            returns,
+            lengths,
+            terminated,
+            knows_ends,
+            goal=self._goal,
+            goal_address=int(self._field[kernels.G_GOALS]),
+        )
+
+
+class FunctionRewriter:
+    """Rewrites any observation by the user's function, which sees every step of every window."""
+
+    writes_observations = True
+
+    def __init__(self, her_function: HerFunction) -> None:
+        self._her_function = her_function
+        self._plan: OutputPlan | None = None
+
+    def restart(self, ring: LaneRing) -> None:
+        """Read from another ring."""
+        self._plan = None
+
+    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+        """What the kernel reads: nothing."""
+        return np.zeros(kernels.G_NUM_WORDS, np.int64)
+
+    def rewrite(self, store: LaneStore, windows: Windows, gamma: float) -> Relabelled:
+        """Rewrite the windows' steps, then fold their new rewards."""
+        owners = np.repeat(np.arange(len(windows.rows)), windows.used)
+        window = self._read(store, windows.steps)
+        initial = self._read(store, windows.begins[owners])[keys.OBS]
+        final = self._read(store, windows.goals[owners])[keys.NEXT_OBS]
+        names = (keys.OBS, keys.RHS, keys.NEXT_OBS, keys.NEXT_RHS, keys.REWARD)
+        rewritten = self._her_function(*(window.get(name) for name in names), initial, final)
+        if not isinstance(rewritten, tuple) or len(rewritten) != len(names):
+            raise SchemaError("her_function must return (obs, rhs, next_obs, next_rhs, reward)")
+        rewards = np.asarray(to_numpy(rewritten[-1]), np.float64).ravel()
+        if len(rewards) != len(windows.steps):
+            raise SchemaError(f"her_function must return {len(windows.steps)} rewards, got {len(rewards)}")
+        returns, lengths, terminated = _fold(rewards, _UNKNOWN, windows.used, gamma)
+        ends = np.cumsum(windows.used)
+        values: dict[Name, np.ndarray] = {}
+        for name, value in zip(names[:-1], rewritten, strict=False):
+            if value is not None:
+                positions = ends - windows.used if name in (keys.OBS, keys.RHS) else ends - 1
+                values |= {name_of(path): to_numpy(array)[positions] for path, array in walk((name,), value)}
+        return Relabelled(windows.rows, returns, lengths, terminated, values=values)
+
+    def _read(self, store: LaneStore, ids: np.ndarray) -> dict[str, Any]:
+        """All columns of single steps, as (nested) dicts of arrays."""
+        self._plan = self._plan or store.plan()
+        tensors = self._plan.gather(ids, store.locate(ids, ONE_STEP), 1.0)
+        return nest((name, tensor.numpy()) for name, tensor in tensors.items())
+
+
+def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:
+    return kind, tensor.data_ptr(), _TORCH_CODES[tensor.dtype], 0
+
+
+def _put(tensors: dict[Name, torch.Tensor], name: Name, rows: np.ndarray, values: np.ndarray) -> None:
+    if name not in tensors:
+        return
+    target = tensors[name].numpy()
+    if values.shape[1:] != target.shape[1:]:
+        raise SchemaError(f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}")
+    target[rows] = values
+
+
+def _ask(function: GoalFunction, achieved: np.ndarray, desired: np.ndarray, dtype: type[np.generic]) -> np.ndarray:
+    answer = to_numpy(function(achieved, desired, {}))
+    if answer.ndim == 0 and len(achieved) > 1:
+        # An environment that knows single goals only gives one answer, which may be wrong for some rows.
+        answer = np.array([function(*row, {}) for row in zip(achieved, desired, strict=True)])
+    answer = np.ascontiguousarray(answer.ravel(), dtype)
+    if len(answer) != len(achieved):
+        name = getattr(function, "__name__", function)
+        raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
+    return answer
+
+
+def _fold(
+    rewards: np.ndarray, terminations: np.ndarray, used: np.ndarray, gamma: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    returns, lengths = np.empty(len(used)), np.empty(len(used), np.int64)
+    terminated = np.empty(len(used), np.bool_)
+    if not kernels.fold(rewards, terminations, used, gamma, returns, lengths, terminated):
+        raise SchemaError("a reward in hindsight is NaN or infinite; rewards must be finite")
+    return returns, lengths, terminated
