@@ -28,9 +28,7 @@ class PeerProcess:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, far_end = context.Pipe()
-        self._process = context.Process(
-            target=serve, args=(self.name, self._num_threads, far_end), daemon=True
-        )
+        self._process = context.Process(target=serve, args=(self.name, self._num_threads, far_end), daemon=True)
         self._process.start()
         far_end.close()
 
@@ -159,9 +157,7 @@ def measure_footprints(
     for footprint in footprints:
         logger.info("memory %s", footprint.key)
         results[footprint.key] = {
-            name: _footprint(name, footprint.store, num_threads)
-            for name in names
-            if name in footprint.competitors
+            name: _footprint(name, footprint.store, num_threads) for name in names if name in footprint.competitors
         }
     return results
 

@@ -128,9 +128,7 @@ def _chunk(store: Store, rng: np.random.Generator, episodes: int) -> Chunk:
     else:
         reward = rng.standard_normal(shape, np.float32)
     action = _actions(store, rng, shape)
-    return Chunk(
-        obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated
-    )
+    return Chunk(obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated)
 
 
 def _actions(store: Store, rng: np.random.Generator, shape: tuple[int, int]) -> Array:

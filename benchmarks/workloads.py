@@ -117,9 +117,7 @@ def select(chosen: Iterable[Workload], names: Iterable[str]) -> list[Workload]:
 
 def _one_env(sizes: Sizes) -> list[Workload]:
     store = Store(kind="uniform", num_steps=sizes.steps)
-    uniform = Workload(
-        key="uniform", title="uniform sample", group="uniform", store=store, operation="sample"
-    )
+    uniform = Workload(key="uniform", title="uniform sample", group="uniform", store=store, operation="sample")
     return [
         uniform,
         replace(uniform, key="insert", title="insert 1 step", operation="insert"),

@@ -46,6 +46,7 @@ from recollect.agent.storages.experience.ring_layout import (
     P_NEXT,
     P_TAIL,
     P_USED,
+    R_AGE,
     R_TAIL,
     R_TERMINATED,
     R_WHOLE,
@@ -116,11 +117,27 @@ def _fold(header, row, lane, used, row_offset, code, gamma):
 
 
 @nb.njit(**KERNEL)
+def _frames_in_a_row(header, lane, number, num_before, num_after, block, frame_bytes):
+    """Address of the frames around step `number` if they lie in slots side by side, else 0."""
+    slots = header[H_SLOTS]
+    position = number % slots
+    age = np.int64(load_u8(row_at(header, lane, number) + R_AGE))
+    if age < num_before or position < num_before or position + num_after >= slots:
+        return np.int64(0)
+    return block + (lane * slots + position - num_before) * frame_bytes
+
+
+@nb.njit(**KERNEL)
 def _copy_stack(header, lane, number, column, target, frame_bytes, num_frames):
     """Rebuild the newest `num_frames` frames of the stack of step `number`."""
+    block = column[O_BLOCK]
+    source = _frames_in_a_row(header, lane, number, num_frames - 1, 0, block, frame_bytes)
+    if source != 0:
+        copy_bytes(target, source, num_frames * frame_bytes)
+        return
     for position in range(num_frames):
         back = num_frames - 1 - position
-        source = frame_at(header, lane, number, back, column[O_BLOCK], frame_bytes, column[O_DEPTH], column[O_WHOLE])
+        source = frame_at(header, lane, number, back, block, frame_bytes, column[O_DEPTH], column[O_WHOLE])
         copy_bytes(target + position * frame_bytes, source, frame_bytes)
 
 
@@ -173,6 +190,11 @@ def _gather_stacks(header, column, target, ids, places):
             _copy_next_stack(header, lane, last, tail, column, target + item * num_bytes)
             continue
         to = target + item * (num_bytes + (frame_bytes if kind == K_BOTH_STACKS else 0))
+        if kind == K_BOTH_STACKS and tail == 0:
+            source = _frames_in_a_row(header, lane, number, depth - 1, 1, column[O_BLOCK], frame_bytes)
+            if source != 0:
+                copy_bytes(to, source, num_bytes + frame_bytes)
+                continue
         _copy_stack(header, lane, number, column, to, frame_bytes, depth)
         if kind == K_BOTH_STACKS:
             pending = field_at(header, places[P_NEXT, item], -1, column[O_BLOCK], frame_bytes)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.experience import append_kernels, gather_kernels
+from recollect.agent.storages.experience import append_kernels, gather_kernels, transfer_kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import (
@@ -290,7 +290,7 @@ class LaneRing:
         if self._reserved < self._num_records:
             self._reserve(int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP]))
         for lane in range(min(self.num_lanes, old.num_lanes)):
-            append_kernels.transfer(old.header, self.header, blocks, lane)
+            transfer_kernels.transfer(old.header, self.header, blocks, lane)
         for word in (layout.H_NUM_CUTS, layout.H_NUM_ENDS):
             self.header[word] = old.header[word]
 

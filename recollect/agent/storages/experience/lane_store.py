@@ -11,24 +11,17 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience import draw_kernels, gather_kernels
-from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.intake import Intake
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.schema import (
-    FLAG_BYTES,
     FrameStacks,
-    Leaf,
-    Path,
-    Place,
     Schema,
     check_frame_stacks,
     check_keys,
     parse_frame_stacks,
     plan_schema,
-    to_numpy,
-    walk,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
@@ -158,6 +151,12 @@ class LaneStore:
         num_steps: int = draw_kernels.count_steps(self._ring.header, self.starts.table)
         return num_steps
 
+    def lane_of(self, source: Hashable) -> int:
+        """First of the lanes that a source feeds."""
+        if self._ring is None or source not in self._sources:
+            raise StorageError(f"nothing is stored from source {source!r}; the sources are {self.sources}")
+        return self._sources[source].lane
+
     def size_of(self, source: Hashable) -> int:
         """Steps along time stored from `source`."""
         if self._ring is None or source not in self._sources:
@@ -221,36 +220,6 @@ class LaneStore:
             self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
             self._look_for_cuts()
         del alive
-
-    def write_ahead(self, key: str, values: Any) -> int:
-        """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
-
-        The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
-        """
-        schema = self.ring.schema
-        columns: dict[Path, tuple[Leaf, Place | None]] = {
-            place.leaf.path: (place.leaf, place) for place in (*schema.carried, *schema.steps)
-        }
-        if key in schema.flags:
-            columns[(key,)] = (Leaf((key,), (1,), schema.flags[key]), None)
-        arrays = {path: to_numpy(value) for path, value in walk((key,), values)}
-        expected = {path for path in columns if path[0] == key}
-        if not expected or arrays.keys() != expected:
-            raise SchemaError(
-                f"{key!r} is not a stored column with the entries {sorted(arrays)}; stored are {sorted(columns)}"
-            )
-        num_steps = len(next(iter(arrays.values())))
-        for path, array in arrays.items():
-            leaf = columns[path][0]
-            shape = (num_steps, self.num_envs, *leaf.shape)
-            if array.shape != shape or array.dtype != leaf.dtype or num_steps > self.ring.capacity:
-                raise SchemaError(
-                    f"{leaf.name}: expected at most {self.ring.capacity} steps of shape {shape} and dtype "
-                    f"{leaf.dtype}, got {array.shape} and {array.dtype}"
-                )
-        lane = next(iter(self._sources.values())).lane if self._sources else 0
-        self.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
-        return num_steps
 
     def release(self, source: Hashable) -> None:
         """Let the lanes of a source that left be taken by the next one that joins."""
@@ -331,34 +300,6 @@ class LaneStore:
     def plan(self) -> OutputPlan:
         """A plan of one's own to gather all columns."""
         return OutputPlan(self.ring)
-
-    def export(self, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
-        """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
-        if self._ring is None or source not in self._sources:
-            raise StorageError(f"nothing is stored from source {source!r}; the sources are {self.sources}")
-        lane = self._sources[source].lane
-        first, head = self._first_exported(lane), int(self.ring.heads[lane])
-        end = head - first if end is None else end
-        if not 0 <= begin <= end <= head - first:
-            raise ConfigError(
-                f"positions {begin} to {end} are not within the {head - first} stored steps; 0 is the oldest"
-            )
-        numbers = np.arange(first + begin, first + end, dtype=np.int64)
-        lanes = np.arange(lane, lane + self.num_envs, dtype=np.int64) << layout.ID_SHIFT
-        ids = (numbers[:, None] | lanes).ravel()
-        return self._export_rows(ids, len(numbers))
-
-    def views(self) -> dict[str, Any]:
-        """Views of the stored columns, `[num_lanes, num_slots, ...]`, as (nested) dicts of tensors."""
-        schema = self.ring.schema
-        places = [*schema.carried, *schema.steps]
-        arrays = [(place.leaf.path, torch.from_numpy(self.ring.column(place))) for place in places]
-        arrays += [
-            ((key,), torch.from_numpy(self.ring.flag_column(byte)))
-            for key, byte in FLAG_BYTES.items()
-            if key in schema.flags
-        ]
-        return nest(arrays)
 
     def state(self) -> StoreState:
         """Who feeds the store, and how far they got."""
@@ -488,38 +429,6 @@ class LaneStore:
             self._memory.forget(self._ring.generation)
         self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
         self._sources.clear()
-
-    def _first_exported(self, lane: int) -> int:
-        """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""
-        if not isinstance(self._starts, Sequences):
-            return int(self.ring.firsts[lane])
-        base = int(self._starts.table[layout.A_BASE, lane])
-        begin = base - (base - int(self.ring.firsts[lane])) // self._starts.stride * self._starts.stride
-        return min(begin, int(self.ring.heads[lane]))
-
-    def _export_rows(self, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
-        places = self.ring.locate(ids, ONE_STEP)
-        rows = self.gather(ids, places, 1.0, may_overlap=False)
-        for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
-            del rows[key]
-        ended = self.ring.flag_column(layout.R_ENDED).reshape(-1)[self.ring.slots(ids)]
-        cut = (places[layout.P_TAIL] != 0) & ~ended
-        if cut.any():
-            rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(self.ring.schema.flags[keys.NEXT_DONE]))
-        if isinstance(self._starts, Sequences):
-            rows |= self._exported_states(ids)
-        shape = (num_steps, self.num_envs)
-        return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)
-
-    def _exported_states(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
-        assert isinstance(self._starts, Sequences)
-        base = self._starts.table[layout.A_BASE, ids >> layout.ID_SHIFT]
-        elsewhere = ((ids & layout.ID_MASK) - base) % self._starts.stride != 0
-        states: dict[Name, torch.Tensor] = {}
-        for path, values in self._starts.states(ids).items():
-            values[elsewhere] = 0
-            states[name_of(path)] = torch.from_numpy(values)
-        return states
 
 
 def _with_time(sample: Mapping[str, Any]) -> dict[str, Any]:

@@ -193,3 +193,13 @@ def store_number(address, item, code, value):
         store_i32(address + 4 * item, np.int32(value))
     else:
         store_i64(address + 8 * item, np.int64(value))
+
+
+@nb.njit(**KERNEL)
+def take_record(header, free_word):
+    """Reserve a side-table record; the words after `free_word` are its free count and top."""
+    if header[free_word + 1] > 0:
+        header[free_word + 1] -= 1
+        return np.int64(load_i32(header[free_word] + 4 * header[free_word + 1]))
+    header[free_word + 2] += 1
+    return header[free_word + 2] - 1

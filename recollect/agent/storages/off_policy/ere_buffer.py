@@ -11,8 +11,9 @@ from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience import draw_kernels
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
 from recollect.agent.storages.experience.recent_window import LearningPace, RecentWindow
+from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
-from recollect.agent.storages.off_policy.replay_buffer import StoreOptions, check_count, check_number
+from recollect.checks import check_count, check_number
 
 
 class EREBuffer(PERBuffer):

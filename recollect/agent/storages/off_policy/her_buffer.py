@@ -16,7 +16,9 @@ from recollect.agent.storages.experience.rewriting import (
     HerFunction,
 )
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.replay_buffer import Rows, StoreOptions, check_number
+from recollect.agent.storages.off_policy.options import StoreOptions
+from recollect.agent.storages.off_policy.replay_buffer import Rows
+from recollect.checks import check_number
 from recollect.errors import ConfigError, SchemaError
 
 

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer, StoreOptions, check_count
+from recollect.agent.storages.off_policy.options import StoreOptions
+from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
+from recollect.checks import check_count
 
 
 class NStepReplayBuffer(ReplayBuffer):

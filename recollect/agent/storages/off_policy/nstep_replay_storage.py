@@ -21,8 +21,8 @@ from recollect.agent.storages.experience.outputs import OutputPlan, nest
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.snapshot import Extras, Snapshot
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
-from recollect.agent.storages.off_policy.replay_buffer import check_count, check_number
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
+from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError, StorageError
 
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)

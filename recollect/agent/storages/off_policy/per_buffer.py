@@ -12,7 +12,8 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
 from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
-from recollect.agent.storages.off_policy.replay_buffer import StoreOptions, check_number
+from recollect.agent.storages.off_policy.options import StoreOptions
+from recollect.checks import check_number
 from recollect.errors import SchemaError, StorageError
 
 _STALE: Final = "stale_priorities"

@@ -1,52 +1,28 @@
 """`ReplayBuffer`: uniform replay over lanes of steps."""
 
-import math
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any, NamedTuple, Self, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, Self, Unpack, cast
 
 import numpy as np
 import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
+from recollect.agent.storages.experience import columns
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import (
     NO_FLOORS,
     ONE_STEP,
     LaneStore,
-    SequenceShape,
 )
-from recollect.agent.storages.experience.memory import Backing, Memory
+from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Name, name_of, nest
-from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.sequences import Sequences
-from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
-
-
-class StoreOptions(TypedDict, total=False):
-    """Options that every off-policy storage takes by keyword.
-
-    seed : int, optional
-        Seed of the storage's own generator.
-    frame_stack : int or mapping, optional
-        Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
-        with the stacking axis. Frames are then stored once.
-    backing : {"ram", "shared", "file"}
-        Where the data live; "file" needs `path`, a folder.
-    sequence_length, sequence_overlap : int, optional
-        Shape of the sequences of recurrent actors. By default `algorithm.update_every` and
-        `actor.sequence_overlap`.
-    """
-
-    seed: int | None
-    frame_stack: FrameStacks
-    backing: Backing
-    path: str | PathLike[str] | None
-    sequence_length: int | None
-    sequence_overlap: int | None
+from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
+from recollect.checks import check_count, check_number
+from recollect.errors import RecollectWarning, SchemaError, closest
 
 
 class Rows(NamedTuple):
@@ -120,11 +96,7 @@ class ReplayBuffer(Storage):
         **options: Unpack[StoreOptions],
     ) -> None:
         super().__init__(check_count("size", size), device, actor, algorithm)
-        for name in options:
-            if name not in StoreOptions.__annotations__:
-                raise ConfigError(
-                    f"{type(self).__name__} has no option {name!r}; {closest(name, StoreOptions.__annotations__)}"
-                )
+        check_options(type(self).__name__, options)
         self._on_cpu = self.device.type == "cpu"
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
@@ -135,7 +107,7 @@ class ReplayBuffer(Storage):
             self.storage_tensors,
             Memory(options.get("backing", "ram"), options.get("path")),
             frame_stack=options.get("frame_stack"),
-            sequence=_sequence_shape(actor, algorithm, options),
+            sequence=sequence_shape(actor, algorithm, options),
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )
@@ -176,7 +148,7 @@ class ReplayBuffer(Storage):
     @property
     def data(self) -> dict[str, Any]:
         """Views of the stored columns by key, `[num_lanes, num_slots, ...]`; derived keys have none."""
-        return self._store.views() if self._store.is_built else {}
+        return columns.views(self._store) if self._store.is_built else {}
 
     @property
     def size(self) -> int:
@@ -247,7 +219,7 @@ class ReplayBuffer(Storage):
             Values of the steps to come.
         """
         with self._store.lock:
-            num_steps = self._store.write_ahead(tensor_key, tensor_values)
+            num_steps = columns.write_ahead(self._store, tensor_key, tensor_values)
             self._on_append()
             return num_steps
 
@@ -262,12 +234,12 @@ class ReplayBuffer(Storage):
         Data live in CPU memory, so `data_to_cpu` changes nothing.
         """
         with self._store.lock:
-            return self._store.export(source, 0, None)
+            return columns.export(self._store, source, 0, None)
 
     def get_data_slice(self, start_pos: int, end_pos: int, *, source: Hashable = 0) -> Batch:
         """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
         with self._store.lock:
-            return self._store.export(source, start_pos, end_pos)
+            return columns.export(self._store, source, start_pos, end_pos)
 
     def before_gradients(self) -> None:
         """Do nothing: batches are drawn when they are asked for."""
@@ -431,39 +403,3 @@ def _as_arrays(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_arrays(inner) for key, inner in value.items()}
     return value if isinstance(value, torch.Tensor) else np.asarray(value)
-
-
-def _sequence_shape(actor: Any, algorithm: Any, options: StoreOptions) -> SequenceShape | None:
-    length, overlap = options.get("sequence_length"), options.get("sequence_overlap")
-    if length is None and not getattr(actor, "is_recurrent", False):
-        return None
-    if length is None:
-        length = algorithm.update_every
-    if overlap is None:
-        overlap = getattr(actor, "sequence_overlap", 0)
-    return SequenceShape(check_count("sequence_length", length), int(overlap))
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a whole number of at least 1, or refuse it."""
-    if type(value) is int and value >= 1:
-        return value
-    is_number = isinstance(value, (int, float, np.integer)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value != int(value):
-        raise ConfigError(f"{name} must be a whole number, got {value!r}")
-    if value < 1:
-        raise ConfigError(f"{name} must be at least 1, got {value!r}")
-    return int(value)
-
-
-def check_number(name: str, value: Any, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
-    """Return a finite number from `low` to `high`, or refuse it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
-        limits = f"{'above' if above_low else 'at least'} {low:g}"
-        limits += f" and at most {high:g}" if math.isfinite(high) else ""
-        raise ConfigError(f"{name} must be a number {limits}, got {value!r}")
-    return number

@@ -1,0 +1,106 @@
+"""Stored columns as a whole: read a source's steps back, view them in place, write one ahead."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.experience import ring_layout as layout
+from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
+from recollect.agent.storages.experience.outputs import Name, name_of, nest
+from recollect.agent.storages.experience.schema import FLAG_BYTES, Leaf, Path, Place, to_numpy, walk
+from recollect.agent.storages.experience.sequences import Sequences
+from recollect.errors import ConfigError, SchemaError
+
+
+def export(store: LaneStore, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
+    """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
+    lane = store.lane_of(source)
+    first, head = _first_exported(store, lane), int(store.ring.heads[lane])
+    end = head - first if end is None else end
+    if not 0 <= begin <= end <= head - first:
+        raise ConfigError(f"positions {begin} to {end} are not within the {head - first} stored steps; 0 is the oldest")
+    numbers = np.arange(first + begin, first + end, dtype=np.int64)
+    lanes = np.arange(lane, lane + store.num_envs, dtype=np.int64) << layout.ID_SHIFT
+    ids = (numbers[:, None] | lanes).ravel()
+    return _export_rows(store, ids, len(numbers))
+
+
+def views(store: LaneStore) -> dict[str, Any]:
+    """Views of the stored columns, `[num_lanes, num_slots, ...]`, as (nested) dicts of tensors."""
+    schema = store.ring.schema
+    places = [*schema.carried, *schema.steps]
+    arrays = [(place.leaf.path, torch.from_numpy(store.ring.column(place))) for place in places]
+    arrays += [
+        ((key,), torch.from_numpy(store.ring.flag_column(byte)))
+        for key, byte in FLAG_BYTES.items()
+        if key in schema.flags
+    ]
+    return nest(arrays)
+
+
+def write_ahead(store: LaneStore, key: str, values: Any) -> int:
+    """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
+
+    The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
+    """
+    schema = store.ring.schema
+    columns: dict[Path, tuple[Leaf, Place | None]] = {
+        place.leaf.path: (place.leaf, place) for place in (*schema.carried, *schema.steps)
+    }
+    if key in schema.flags:
+        columns[(key,)] = (Leaf((key,), (1,), schema.flags[key]), None)
+    arrays = {path: to_numpy(value) for path, value in walk((key,), values)}
+    expected = {path for path in columns if path[0] == key}
+    if not expected or arrays.keys() != expected:
+        raise SchemaError(
+            f"{key!r} is not a stored column with the entries {sorted(arrays)}; stored are {sorted(columns)}"
+        )
+    num_steps = len(next(iter(arrays.values())))
+    for path, array in arrays.items():
+        leaf = columns[path][0]
+        shape = (num_steps, store.num_envs, *leaf.shape)
+        if array.shape != shape or array.dtype != leaf.dtype or num_steps > store.ring.capacity:
+            raise SchemaError(
+                f"{leaf.name}: expected at most {store.ring.capacity} steps of shape {shape} and dtype "
+                f"{leaf.dtype}, got {array.shape} and {array.dtype}"
+            )
+    lane = store.lane_of(store.sources[0]) if store.sources else 0
+    store.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
+    return num_steps
+
+
+def _first_exported(store: LaneStore, lane: int) -> int:
+    """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""
+    if not isinstance(store.starts, Sequences):
+        return int(store.ring.firsts[lane])
+    base = int(store.starts.table[layout.A_BASE, lane])
+    begin = base - (base - int(store.ring.firsts[lane])) // store.starts.stride * store.starts.stride
+    return min(begin, int(store.ring.heads[lane]))
+
+
+def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
+    places = store.ring.locate(ids, ONE_STEP)
+    rows = store.gather(ids, places, 1.0, may_overlap=False)
+    for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
+        del rows[key]
+    ended = store.ring.flag_column(layout.R_ENDED).reshape(-1)[store.ring.slots(ids)]
+    cut = (places[layout.P_TAIL] != 0) & ~ended
+    if cut.any():
+        rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(store.ring.schema.flags[keys.NEXT_DONE]))
+    if isinstance(store.starts, Sequences):
+        rows |= _exported_states(store.starts, ids)
+    shape = (num_steps, store.num_envs)
+    return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)
+
+
+def _exported_states(starts: Sequences, ids: np.ndarray) -> dict[Name, torch.Tensor]:
+    base = starts.table[layout.A_BASE, ids >> layout.ID_SHIFT]
+    elsewhere = ((ids & layout.ID_MASK) - base) % starts.stride != 0
+    states: dict[Name, torch.Tensor] = {}
+    for path, values in starts.states(ids).items():
+        values[elsewhere] = 0
+        states[name_of(path)] = torch.from_numpy(values)
+    return states

@@ -1,0 +1,53 @@
+"""Options that every off-policy storage takes by keyword."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, TypedDict
+
+from recollect.agent.storages.experience.lane_store import SequenceShape
+from recollect.agent.storages.experience.memory import Backing
+from recollect.agent.storages.experience.schema import FrameStacks
+from recollect.checks import check_count
+from recollect.errors import ConfigError, closest
+
+
+class StoreOptions(TypedDict, total=False):
+    """Options that every off-policy storage takes by keyword.
+
+    seed : int, optional
+        Seed of the storage's own generator.
+    frame_stack : int or mapping, optional
+        Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
+        with the stacking axis. Frames are then stored once.
+    backing : {"ram", "shared", "file"}
+        Where the data live; "file" needs `path`, a folder.
+    sequence_length, sequence_overlap : int, optional
+        Shape of the sequences of recurrent actors. By default `algorithm.update_every` and
+        `actor.sequence_overlap`.
+    """
+
+    seed: int | None
+    frame_stack: FrameStacks
+    backing: Backing
+    path: str | PathLike[str] | None
+    sequence_length: int | None
+    sequence_overlap: int | None
+
+
+def check_options(storage: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that no storage has."""
+    for name in options:
+        if name not in StoreOptions.__annotations__:
+            raise ConfigError(f"{storage} has no option {name!r}; {closest(name, StoreOptions.__annotations__)}")
+
+
+def sequence_shape(actor: Any, algorithm: Any, options: StoreOptions) -> SequenceShape | None:
+    """Shape of the sequences that a recurrent actor, or the options, ask for; None for single steps."""
+    length, overlap = options.get("sequence_length"), options.get("sequence_overlap")
+    if length is None and not getattr(actor, "is_recurrent", False):
+        return None
+    if length is None:
+        length = algorithm.update_every
+    if overlap is None:
+        overlap = getattr(actor, "sequence_overlap", 0)
+    return SequenceShape(check_count("sequence_length", length), int(overlap))

@@ -1,0 +1,33 @@
+"""Checks of single values, shared by all that take parameters."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from recollect.errors import ConfigError
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a whole number of at least 1, or refuse it."""
+    if type(value) is int and value >= 1:
+        return value
+    is_number = isinstance(value, (int, float, np.integer)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value != int(value):
+        raise ConfigError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ConfigError(f"{name} must be at least 1, got {value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
+    """Return a finite number from `low` to `high`, or refuse it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
+        limits = f"{'above' if above_low else 'at least'} {low:g}"
+        limits += f" and at most {high:g}" if math.isfinite(high) else ""
+        raise ConfigError(f"{name} must be a number {limits}, got {value!r}")
+    return number
