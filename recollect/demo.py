@@ -231,7 +231,7 @@ def measure_frames(history: list[Step]) -> str:
 
 def measure_loader(options: argparse.Namespace, history: list[Step]) -> float:
     """Batches a second of the storage with background loading."""
-    from recollect.agent.storages import NStepReplayStorage
+    from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage
 
     space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
     with NStepReplayStorage(

@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "a smaller store keeps the oldest steps",
-        "experience/append_kernels.py",
+        "experience/transfer_kernels.py",
         "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
         """first = load_i64(old_header[H_FIRST] + 8 * lane)
     head = min(head, first + new_header[H_CAPACITY])""",

@@ -6,14 +6,13 @@ from recollect.agent.storages.base import Storage, StorageFactory
 from recollect.agent.storages.off_policy import (
     EREBuffer,
     HERBuffer,
-    NStepReplayBatch,
     NStepReplayBuffer,
-    NStepReplayStorage,
     PERBuffer,
     ReplayBuffer,
 )
 
-# Classes with the constructor of `Storage`; `NStepReplayStorage` is made from spaces instead.
+# Classes with the constructor of `Storage`. `NStepReplayStorage` is made from spaces instead, and is imported
+# from its own module, because it loads Gymnasium.
 STORAGES: Final[dict[str, type[ReplayBuffer]]] = {
     "replay": ReplayBuffer,
     "nstep": NStepReplayBuffer,
@@ -26,9 +25,7 @@ __all__ = [
     "STORAGES",
     "EREBuffer",
     "HERBuffer",
-    "NStepReplayBatch",
     "NStepReplayBuffer",
-    "NStepReplayStorage",
     "PERBuffer",
     "ReplayBuffer",
     "Storage",
