@@ -177,7 +177,9 @@ class Comparison:
         for step_id in ids:
             assert step_id in probabilities, f"{step_id >> LANE_SHIFT}:{step_id % (1 << LANE_SHIFT)} not drawable"
             assert probabilities[step_id] > 0
-        if not (self.settings.prioritised and self.settings.alpha > 0):
+        if not self.settings.prioritised or self.settings.alpha == 0:
+            return
+        if not any(self.reference.priority(step_id) for step_id in candidates):
             return
         counts = Counter(ids)
         for step_id, probability in probabilities.items():

@@ -1,0 +1,70 @@
+"""Columns as a whole: writing one ahead of the cursor, views in place, formulas of priorities."""
+
+import numpy as np
+import pytest
+import torch
+
+from recollect import PERBuffer, keys
+from recollect.errors import SchemaError
+from tests.samples import make_slice
+
+
+def _filled(num_steps: int, size: int = 6) -> PERBuffer:
+    memory = PERBuffer.standalone(size=size, num_envs=2, alpha=1.0, seed=0)
+    memory.insert_data_slice(make_slice(num_steps, num_envs=2))
+    return memory
+
+
+def test_a_column_written_ahead_does_not_move_the_cursor() -> None:
+    memory = _filled(3)
+    before = memory.get_all_buffer_data()
+    values = np.full((2, 2, 1), 7.0, np.float32)
+    assert memory.insert_single_tensor_slice(memory.data, keys.ACTION, values) == 2
+    assert (memory.size, memory.step, len(memory)) == (3, 3, 6)
+    after = memory.get_all_buffer_data()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    # Slots 3 and 4 of both lanes are the steps to come.
+    assert memory.data[keys.ACTION][:, 3:5].eq(7.0).all()
+
+
+def test_steps_whose_slots_are_written_ahead_are_no_longer_handed_out() -> None:
+    memory = _filled(6)
+    # Seven slots a lane: one is free, the second one to write holds step 0.
+    memory.insert_single_tensor_slice(memory.data, keys.ACTION, np.zeros((2, 2, 1), np.float32))
+    assert memory.size == 5
+    assert memory.get_all_buffer_data()[keys.ACTION][:, 0, 0].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert set((memory.sample(500)[keys.IDXS] & 0xFF).tolist()) == {1, 2, 3, 4, 5}
+
+
+def test_another_observation_written_ahead_leaves_the_newest_steps_next_one_alone() -> None:
+    memory = _filled(3)
+    memory.insert_single_tensor_slice(memory.data, keys.OBS, np.full((1, 2, 2), 9.0, np.float32))
+    assert memory.get_all_buffer_data()[keys.NEXT_OBS][-1].tolist() == [[3.0, 0.0], [3.0, 1.0]]
+
+
+@pytest.mark.parametrize("key", [keys.NEXT_OBS, keys.DISCOUNT, "Nothing"])
+def test_a_column_that_is_not_stored_cannot_be_written(key: str) -> None:
+    memory = _filled(3)
+    with pytest.raises(SchemaError, match="stored"):
+        memory.insert_single_tensor_slice(memory.data, key, np.zeros((1, 2, 2), np.float32))
+
+
+def test_values_of_another_shape_or_dtype_cannot_be_written() -> None:
+    memory = _filled(3)
+    for values in (np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 1)), np.zeros((7, 2, 1), np.float32)):
+        with pytest.raises(SchemaError, match="expected"):
+            memory.insert_single_tensor_slice(memory.data, keys.ACTION, values)
+
+
+def test_data_are_views_of_what_is_stored() -> None:
+    memory = _filled(3)
+    assert memory.data[keys.REWARD][1, :3, 0].tolist() == [0.0, 1.0, 2.0]
+    assert keys.NEXT_OBS not in memory.data
+    memory.data[keys.REWARD][0, 1] = 5.0
+    assert memory.get_all_buffer_data()[keys.REWARD][1, 0, 0] == 5.0
+
+
+def test_priority_is_the_error_and_epsilon_to_the_power_of_alpha() -> None:
+    memory = PERBuffer.standalone(size=4, alpha=0.5, epsilon=1.0)
+    assert memory.get_priority(8.0) == 3.0
+    assert memory.get_priority(torch.tensor([3.0, 0.0])).tolist() == [2.0, 1.0]
