@@ -245,12 +245,6 @@ class LaneRing:
         shape = (self.num_lanes, self.num_slots, 1)
         return np.ndarray(shape, np.bool_, self._rows, byte, (self.num_slots * row_bytes, row_bytes, 1))
 
-    def tail_column(self) -> np.ndarray:
-        """View of every slot's reference to its tail record, 0 where the stream goes on: int32 [lanes, slots]."""
-        row_bytes = self.schema.row_bytes
-        shape = (self.num_lanes, self.num_slots)
-        return np.ndarray(shape, np.int32, self._rows, layout.R_TAIL, (self.num_slots * row_bytes, row_bytes))
-
     def block_address(self, place: Place) -> int:
         """Address of the block column of a place, 0 if it lies in the rows."""
         return self._blocks[place.block].ctypes.data if place.block >= 0 else 0

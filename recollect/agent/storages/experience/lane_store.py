@@ -157,12 +157,6 @@ class LaneStore:
             raise StorageError(f"nothing is stored from source {source!r}; the sources are {self.sources}")
         return self._sources[source].lane
 
-    def size_of(self, source: Hashable) -> int:
-        """Steps along time stored from `source`."""
-        if self._ring is None or source not in self._sources:
-            return 0
-        return int(self.starts.sizes(self.ring)[self._sources[source].lane])
-
     def build(self, sample: Mapping[str, Any], num_lead: int = 1) -> None:
         """Plan the schema from a first sample, whose arrays have `num_lead` axes of time and envs."""
         if self._ring is not None:

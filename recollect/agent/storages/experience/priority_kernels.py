@@ -24,10 +24,9 @@ from recollect.agent.storages.experience.ring_layout import (
 )
 from recollect.agent.storages.experience.tree_kernels import (
     SHIFT,
-    draw_in_range,
+    decompose,
     pick_child,
     priority_of,
-    range_total,
     refresh,
 )
 
@@ -161,34 +160,42 @@ def _recent_ranges(header, starts, floors, ranges):
                 ranges[2 * lane + 1, 0], ranges[2 * lane + 1, 1] = offset + begin_slot, offset + slots
 
 
-@nb.njit(nb.int64(_i64, _table, _i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
-def draw_recent(header, starts, floors, sums, mins, offsets, uniforms, beta, ids, weights):
-    """As `draw`, but only from the starts of each lane that are not older than its floor."""
-    num_ranges = 2 * header[H_NUM_LANES]
+@nb.njit(nb.int64(_i64, _table, _i64, _f64, _f64, _i64, _table, _f64, _f64, nb.float64, _i64, _f32), **KERNEL)
+def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, uniforms, beta, ids, weights):
+    """As `draw`, but only from the starts of each lane that are not older than its floor.
+
+    `cover` [2, entries] and `ends` [entries] are working space for the nodes that cover these starts.
+    """
+    num_ranges, batch = 2 * header[H_NUM_LANES], len(ids)
     ranges = np.empty((num_ranges, 2), np.int64)
     _recent_ranges(header, starts, floors, ranges)
-    ends = np.empty(num_ranges)
-    running, smallest, visited = 0.0, np.inf, 0
+    levels, nodes = cover[0], cover[1]
+    count, total, smallest = 0, 0.0, np.inf
     for index in range(num_ranges):
-        total, least, nodes = range_total(sums, mins, offsets, ranges[index, 0], ranges[index, 1])
-        running += total
-        ends[index] = running
-        smallest = min(smallest, least)
-        visited += nodes
-    if running <= 0.0:
+        count, total, smallest = decompose(
+            sums, mins, offsets, ranges[index, 0], ranges[index, 1], levels, nodes, ends, count, total, smallest
+        )
+    if total <= 0.0:
         return NO_MASS
-    current = 0
-    last = num_ranges - 1
-    while ends[last - 1] == running and last > 0:
-        last -= 1
-    for item in range(len(ids)):
-        target = (item + uniforms[item]) / len(ids) * running
-        while current < last and target >= ends[current]:
+    heights = np.empty(batch, np.int64)
+    visited = np.int64(count)
+    current = np.int64(0)
+    for item in range(batch):
+        target = (item + uniforms[item]) / batch * total
+        # Strata ascend, so the list is walked once. The last node with any mass takes what rounding adds.
+        while target >= ends[current] and ends[current] < total:
             current += 1
-        before = ends[current - 1] if current > 0 else 0.0
-        leaf, nodes = draw_in_range(sums, offsets, ranges[current, 0], ranges[current, 1], target - before)
-        ids[item] = leaf
-        visited += nodes
+        value = sums[offsets[levels[current]] + nodes[current]]
+        before = ends[current] - value
+        uniforms[item] = min(max(target - before, 0.0), np.nextafter(value, 0.0))
+        ids[item], heights[item] = nodes[current], levels[current]
+        visited += levels[current]
+    for level in range(len(offsets) - 3, -1, -1):
+        for item in range(batch):
+            if heights[item] > level:
+                child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
+                ids[item] = (ids[item] << SHIFT) + child
+                uniforms[item] = left
     _finish(header, sums, smallest, beta, ids, weights)
     return visited
 

@@ -43,6 +43,9 @@ class SumTree:
         self._seen = np.stack([ring.firsts, ring.heads])
         self._offsets = _level_offsets(num_leaves)
         self._nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
+        # A lane's newest starts are two ranges at most, each covered by at most 7 nodes at either end of a level.
+        most_nodes = ring.num_lanes * 2 * 2 * (tree_kernels.FANOUT - 1) * len(self._offsets)
+        self._cover = (np.empty((2, most_nodes), np.int64), np.empty(most_nodes))
         self.rescale(alpha, epsilon)
 
     @property
@@ -124,8 +127,9 @@ class SumTree:
         if len(floors) == 0:
             visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, flat_weights)
         else:
+            cover, ends = self._cover
             visited = priority_kernels.draw_recent(
-                header, self._starts.table, floors, *self._nodes, uniforms, beta, ids, flat_weights
+                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, flat_weights
             )
         if visited == priority_kernels.NO_MASS:
             return None

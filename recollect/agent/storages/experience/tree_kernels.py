@@ -107,64 +107,44 @@ def _minimum(sums, mins, offsets, level, node):
     return sums[node] if level == 0 else mins[offsets[level] - offsets[1] + node]
 
 
+@nb.njit(**_INLINED)
+def _add_node(sums, mins, offsets, level, node, levels, nodes, ends, count, running, smallest):
+    running += sums[offsets[level] + node]
+    levels[count], nodes[count], ends[count] = level, node, running
+    return running, min(smallest, _positive(_minimum(sums, mins, offsets, level, node)))
+
+
 @nb.njit(**_KERNEL)
-def range_total(sums, mins, offsets, begin, end):
-    """Sum and smallest positive leaf (infinite if none) in [begin, end), and the nodes visited."""
-    total = 0.0
-    smallest = np.inf
-    visited = 0
+def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, running, smallest):
+    """Append to a list the fewest nodes that cover the leaves [begin, end).
+
+    Parameters
+    ----------
+    levels, nodes, ends : [entries]
+        Level and number of each listed node, and the sum of the list up to and including it.
+    count, running, smallest
+        Length and sum of the list so far, and the smallest positive leaf below it (infinite if none).
+
+    Returns
+    -------
+    count, running, smallest
+        The same with the new nodes.
+    """
     level = 0
     while begin < end:
         while begin < end and begin & (FANOUT - 1):
-            total += sums[offsets[level] + begin]
-            smallest = min(smallest, _positive(_minimum(sums, mins, offsets, level, begin)))
+            running, smallest = _add_node(
+                sums, mins, offsets, level, begin, levels, nodes, ends, count, running, smallest
+            )
             begin += 1
-            visited += 1
+            count += 1
         while begin < end and end & (FANOUT - 1):
             end -= 1
-            total += sums[offsets[level] + end]
-            smallest = min(smallest, _positive(_minimum(sums, mins, offsets, level, end)))
-            visited += 1
+            running, smallest = _add_node(
+                sums, mins, offsets, level, end, levels, nodes, ends, count, running, smallest
+            )
+            count += 1
         begin >>= SHIFT
         end >>= SHIFT
         level += 1
-    return total, smallest, visited
-
-
-@nb.njit(**_KERNEL)
-def draw_in_range(sums, offsets, begin, end, residual):
-    """Leaf in [begin, end) whose share holds `residual`, and the nodes visited.
-
-    Walk the range from the left until `residual` falls into a node, then down to its leaf.
-    """
-    level = 0
-    node = begin
-    visited = 0
-    best_level, best_node, best_left = -1, 0, 0.0
-    while True:
-        low = node << (SHIFT * level)
-        if low >= end:
-            break
-        # Take the largest subtree that starts here and lies inside the range.
-        while node & (FANOUT - 1) == 0 and low + (1 << (SHIFT * (level + 1))) <= end:
-            node >>= SHIFT
-            level += 1
-        while low + (1 << (SHIFT * level)) > end:
-            node <<= SHIFT
-            level -= 1
-        value = sums[offsets[level] + node]
-        visited += 1
-        if value > 0.0:
-            best_level, best_node, best_left = level, node, np.nextafter(value, 0.0)
-            if residual < value:
-                best_left = residual
-                break
-            residual -= value
-        node += 1
-    while best_level > 0:
-        best_level -= 1
-        first_child = offsets[best_level] + (best_node << SHIFT)
-        child, best_left = pick_child(sums, first_child, best_left)
-        best_node = (best_node << SHIFT) + child
-        visited += 1
-    return best_node, visited
+    return count, running, smallest
