@@ -120,17 +120,6 @@ class Schema:
         """Bytes of one step in its slot, side tables apart."""
         return self.row_bytes + sum(self.block_bytes)
 
-    def carried_keys(self) -> list[str]:
-        """Top-level keys of the carried fields, in order."""
-        return list(dict.fromkeys(place.leaf.path[0] for place in self.carried))
-
-    def place_of(self, path: Path) -> Place:
-        """The place of the stored leaf at `path`."""
-        for place in (*self.carried, *self.steps):
-            if place.leaf.path == path:
-                return place
-        raise SchemaError(f"no column {keys.PATH_SEPARATOR.join(path)!r} is stored")
-
 
 def next_path(path: Path) -> Path:
     """Path of a carried leaf under its `Next` key."""

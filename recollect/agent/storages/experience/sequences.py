@@ -34,10 +34,6 @@ class Starts:
         fresh[:, : self.table.shape[1]] = self.table
         self.table = fresh
 
-    def sizes(self, ring: LaneRing) -> np.ndarray:
-        """Steps stored in each lane, context apart: int64 [num_lanes]."""
-        return ring.heads - np.maximum(ring.firsts, self.table[layout.A_CONTEXT])
-
     def numbers(self, ring: LaneRing, lane: int) -> np.ndarray:
         """Numbers of the steps of `lane` that rows may start at now."""
         base = self.table[layout.A_BASE, lane]

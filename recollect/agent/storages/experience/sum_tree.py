@@ -149,13 +149,16 @@ class SumTree:
             self.alpha,
         )
         if num_stale == priority_kernels.BAD_ERROR:
-            raise SchemaError(
-                "a TD error is negative, NaN or infinite; give finite absolute errors, e.g. (q - target).abs()"
-            )
+            raise wrong_error()
         return num_stale
 
     def _priority(self, error: Any) -> Any:
         return np.power(np.asarray(error, np.float64) + self.epsilon, self.alpha)
+
+
+def wrong_error() -> SchemaError:
+    """The refusal of TD errors that no priority can be made of."""
+    return SchemaError("a TD error is negative, NaN or infinite; give finite ones, e.g. (q - target).abs()")
 
 
 def bytes_a_step(alpha: float) -> float:

@@ -10,7 +10,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
-from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step
+from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.checks import check_number
@@ -90,9 +90,9 @@ class PERBuffer(NStepReplayBuffer):
 
     def get_sequence_priority(self, sequence_data: Any, eta: float = 0.9) -> Any:
         """Mix the errors of sequences `[num_seq, time, ...]` into one each: `eta * max + (1 - eta) * mean`."""
-        array = np.asarray(sequence_data) if not isinstance(sequence_data, torch.Tensor) else sequence_data
-        if isinstance(array, torch.Tensor):
-            return eta * array.amax(dim=1) + (1 - eta) * array.mean(dim=1)
+        if isinstance(sequence_data, torch.Tensor):
+            return eta * sequence_data.amax(dim=1) + (1 - eta) * sequence_data.mean(dim=1)
+        array = np.asarray(sequence_data)
         return eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
 
     def after_gradients(self, batch: Batch, info: Info) -> Info:
@@ -176,7 +176,7 @@ class PERBuffer(NStepReplayBuffer):
 
 def _refuse_negative(errors: np.ndarray) -> None:
     if not (np.isfinite(errors).all() and (errors >= 0).all()):
-        raise SchemaError("a TD error is negative, NaN or infinite; give finite absolute errors")
+        raise wrong_error()
 
 
 def _as_array(values: Any, dtype: type[np.generic]) -> np.ndarray:

@@ -97,9 +97,10 @@ def test_stacks_keep_one_frame_a_step() -> None:
 def test_the_axis_of_the_frames_may_be_any() -> None:
     obs = {"pixels": {"left": np.zeros((1, 5, 7, 6), np.uint8)}, "speed": np.zeros((1, 2), np.float32)}
     schema = plan(sample_of(obs), frame_stack={"pixels/left": (3, -1)})
-    place = schema.place_of((keys.OBS, "pixels", "left"))
-    assert (place.depth, place.axis, place.stacked_shape) == (3, 2, (6, 5, 7))
-    assert schema.place_of((keys.OBS, "speed")).depth == 1
+    frames, speed = schema.carried
+    assert frames.leaf.path == (keys.OBS, "pixels", "left")
+    assert (frames.depth, frames.axis, frames.stacked_shape) == (3, 2, (6, 5, 7))
+    assert speed.depth == 1
 
 
 def test_hidden_states_are_carried_unless_the_actor_is_recurrent() -> None:
@@ -110,8 +111,8 @@ def test_hidden_states_are_carried_unless_the_actor_is_recurrent() -> None:
         keys.DONE: np.zeros((1, 1), np.float32),
     }
     plain, recurrent = plan(sample), plan(sample, recurrent=True)
-    assert plain.carried_keys() == [keys.OBS, keys.RHS]
-    assert recurrent.carried_keys() == [keys.OBS]
+    assert [place.leaf.path for place in plain.carried] == [(keys.OBS,), (keys.RHS,)]
+    assert [place.leaf.path for place in recurrent.carried] == [(keys.OBS,)]
     assert [leaf.path for leaf in recurrent.hidden] == [(keys.RHS,)]
     assert recurrent.row_bytes < plain.row_bytes
 
