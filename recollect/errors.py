@@ -24,6 +24,14 @@ class WorkerError(RecollectError, RuntimeError):
     """A worker failed or answered with an error."""
 
 
+class EnvError(RecollectError, RuntimeError):
+    """An environment failed, and building it anew did not help."""
+
+
+class NotFiniteError(RecollectError, ArithmeticError):
+    """A loss became NaN or infinite."""
+
+
 class RecollectWarning(UserWarning):
     """Something works, but the user should change it."""
 

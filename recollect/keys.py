@@ -18,6 +18,15 @@ ACTION_PROBS: Final = "ActionProbs"
 NEXT_TERMINATED: Final = "NextTerminated"
 CUT: Final = "Cut"
 
+# Optional on insert: rows that are no transition, because the env only began an episode in that step.
+SKIP: Final = "Skip"
+
+# What on-policy actors say of a step, and what is computed from it.
+VALUE: Final = "Value"
+LOG_PROB: Final = "LogProb"
+RETURN: Final = "Return"
+ADVANTAGE: Final = "Advantage"
+
 # What sampling adds to a batch.
 DISCOUNT: Final = "Discount"
 N_STEP: Final = "n_step"
@@ -32,6 +41,10 @@ ERRORS: Final = "errors"
 EPISODES: Final = "Episodes"
 TRAIN_REWARD: Final = "TrainReward"
 STORAGE: Final = "Storage"
+COLLECTION: Final = "Collection"
+TEST_REWARD: Final = "TestReward"
+EPISODE_LENGTH: Final = "EpisodeLength"
+SUCCESS: Final = "Success"
 
 # Parts of a goal environment's observation (Gymnasium's convention).
 ACHIEVED_GOAL: Final = "achieved_goal"
