@@ -38,6 +38,7 @@ MASK: Final = "Mask"
 # Where an info dict keeps what storages read and write.
 ALGORITHM: Final = "Algorithm"
 ERRORS: Final = "errors"
+EARLY_STOP: Final = "early_stop"
 EPISODES: Final = "Episodes"
 TRAIN_REWARD: Final = "TrainReward"
 STORAGE: Final = "Storage"

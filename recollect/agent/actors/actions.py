@@ -1,0 +1,110 @@
+"""Between a policy's units and an environment's: scaling, clipping, and actions at random."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from recollect.agent.actors.spaces import action_width, choice_counts, unknown_space
+from recollect.errors import ConfigError
+
+
+class BoxActions(nn.Module):
+    """Continuous actions.
+
+    Parameters
+    ----------
+    space : gymnasium.spaces.Box
+        Where the environment wants them.
+    rescale : bool
+        True: policies act in [-1, 1], which is stretched to the space. False: in the environment's own units.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, space: gym.spaces.Box, *, rescale: bool) -> None:
+        super().__init__()
+        low, high = (np.asarray(bound, np.float32).flatten() for bound in (space.low, space.high))
+        if rescale and not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ConfigError(
+                f"off-policy actors need finite bounds of every action, got {space}; "
+                "wrap the environment so that its actions are bounded"
+            )
+        scale, shift = ((high - low) / 2, (high + low) / 2) if rescale else (np.ones_like(low), np.zeros_like(low))
+        self._is_scaled = bool((scale != 1).any() or (shift != 0).any())
+        constants = {"scale": scale, "shift": shift, "low": low, "high": high}
+        for name, values in constants.items():
+            self.register_buffer(name, torch.from_numpy(values.copy()), persistent=False)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """Policy units -> environment units, within the bounds, `[batch, action]`."""
+        if self._is_scaled:
+            action = torch.addcmul(self.shift, action, self.scale)
+        return action.clamp(self.low, self.high)
+
+    def draw(self, num: int, generator: Generator) -> Tensor:
+        """Draw actions in policy units: uniform within finite bounds, else standard normal, `[num, action]`."""
+        uniform = torch.rand(num, len(self.low), generator=generator, device=self.low.device)
+        if self._is_bounded():
+            low, high = (self.low - self.shift) / self.scale, (self.high - self.shift) / self.scale
+            return torch.lerp(low.expand_as(uniform), high.expand_as(uniform), uniform)
+        return uniform.normal_(generator=generator).clamp(self.low, self.high)
+
+    def _is_bounded(self) -> bool:
+        return bool((self.low.isfinite() & self.high.isfinite()).all())
+
+
+class ChoiceActions(nn.Module):
+    """Choices out of finitely many: counted from 0 by policies, from the space's start by environments."""
+
+    start: Tensor
+    counts: Tensor
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
+        super().__init__()
+        start = torch.as_tensor(np.array(space.start, np.int64)).reshape(-1)
+        self._is_shifted = bool(start.any())
+        self.register_buffer("start", start, persistent=False)
+        self.register_buffer("counts", torch.tensor(choice_counts(space)), persistent=False)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """Policy units -> environment units, `[batch, num_choices]`."""
+        return action + self.start if self._is_shifted else action
+
+    def draw(self, num: int, generator: Generator) -> Tensor:
+        """Draw actions, int64 `[num, num_choices]`."""
+        uniform = torch.rand(num, len(self.counts), generator=generator, device=self.counts.device)
+        # A float32 below 1 times a large count can round up to the count itself.
+        return (uniform * self.counts).long().clamp(max=self.counts - 1)
+
+
+class SwitchActions(nn.Module):
+    """Switches that are 0 or 1."""
+
+    def __init__(self, space: gym.spaces.MultiBinary) -> None:
+        super().__init__()
+        self._width = action_width(space)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """Policy units are environment units."""
+        return action
+
+    def draw(self, num: int, generator: Generator) -> Tensor:
+        """Draw actions, int64 `[num, num_switches]`."""
+        return torch.randint(0, 2, (num, self._width), generator=generator, device=generator.device)
+
+
+def build_actions(space: gym.Space[Any], *, rescale: bool) -> BoxActions | ChoiceActions | SwitchActions:
+    """Build what translates actions for a space."""
+    if isinstance(space, gym.spaces.Box):
+        return BoxActions(space, rescale=rescale)
+    if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)):
+        return ChoiceActions(space)
+    if isinstance(space, gym.spaces.MultiBinary):
+        return SwitchActions(space)
+    raise unknown_space("action", space)

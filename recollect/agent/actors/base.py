@@ -1,0 +1,272 @@
+"""The actor: all networks of an agent, and how observations pass through them."""
+
+import os
+from itertools import chain
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import torch
+from torch import Generator, Tensor, nn
+
+from recollect.agent.actors.actions import build_actions
+from recollect.agent.actors.body import Body
+from recollect.agent.actors.checkpoint import load_weights, save_weights
+from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.critics import build_critics
+from recollect.agent.actors.factory import ActorFactory, plan_of
+from recollect.agent.actors.followers import Followers, frozen_copy
+from recollect.agent.actors.heads import Head, head_class
+from recollect.agent.actors.normalise import ObservationNormaliser, RewardNormaliser
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.spaces import Observation, as_tensor, first_array, map_observation
+
+
+class Actor(nn.Module):
+    """Base of the actors: a body, a policy, critics, and slowly following copies of them.
+
+    The body gives features, which heads turn into distributions and values:
+    `actor.policy(features)` and `actor.critics(features)` or `actor.critics(features, action)`. For flat
+    observations without memory it has no weights, and there is no `target_body`.
+
+    Parameters
+    ----------
+    obs_space, action_space : gymnasium.Space
+        Spaces of one environment.
+    plan : ActorPlan
+        What the algorithm needs.
+    config : ActorConfig
+        Sizes and kinds of the networks.
+    """
+
+    rescale_actions: ClassVar[bool]
+
+    policy: Head | None
+    target_body: Body | None
+    target_policy: Head | None
+    target_critics: nn.Module | None
+
+    def __init__(
+        self, obs_space: gym.Space[Any], action_space: gym.Space[Any], plan: ActorPlan, config: ActorConfig
+    ) -> None:
+        super().__init__()
+        self.obs_space = obs_space
+        self.action_space = action_space
+        self.plan = plan
+        self.config = config
+        self.generator = Generator()
+        self.actions = build_actions(action_space, rescale=self.rescale_actions)
+        self.normaliser = ObservationNormaliser(obs_space) if config.normalise_observations else None
+        self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
+        self.body = Body(obs_space, config)
+        self.policy = self._build_policy()
+        self.critics = build_critics(plan, self.body.out_features, action_space, config)
+        self._initialise()
+        self._add_targets()
+
+    def _build_policy(self) -> Head | None:
+        if self.plan.policy is None:
+            return None
+        head: type[Head] = head_class(self.plan.policy, self.action_space, bounded=self.rescale_actions)
+        return head(self.body.out_features, self.action_space, self.config)  # type: ignore[arg-type]
+
+    def _initialise(self) -> None:
+        """Draw the first weights anew, where those of the parts are not what is wanted."""
+
+    def _add_targets(self) -> None:
+        needs_body = self.plan.has_targets and any(True for _ in self.body.parameters())
+        self.target_body = frozen_copy(self.body) if needs_body else None
+        self.target_policy = frozen_copy(self.policy) if self.plan.target_policy else None
+        self.target_critics = frozen_copy(self.critics) if self.plan.target_critics else None
+        self._followers = Followers(
+            (
+                (self.body, self.target_body),
+                (self.policy, self.target_policy),
+                (self.critics, self.target_critics),
+            )
+        )
+
+    @classmethod
+    def create_factory(
+        cls,
+        obs_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        algorithm: Any,
+        *,
+        seed: int = 0,
+        restart_model: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> ActorFactory:
+        """Return a function that creates actors of this class, called with a device.
+
+        Parameters
+        ----------
+        obs_space, action_space : gymnasium.Space
+            Spaces of one environment.
+        algorithm : type, ActorPlan or str
+            An algorithm's class, its plan, or its name in the registry.
+        seed : int
+            Seed of the first weights and of the actor's generator.
+        restart_model : path, optional
+            File of weights to begin with, as `save` writes it.
+        **options
+            Fields of `ActorConfig`.
+        """
+        plan, config = plan_of(algorithm, action_space), ActorConfig.of("actor", options)
+        return ActorFactory(cls, obs_space, action_space, plan, config, seed, restart_model)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.generator.device
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether the actor has a memory."""
+        return self.config.memory is not None
+
+    @property
+    def recurrent_size(self) -> int:
+        """Width of a hidden state; 1 without memory."""
+        return self.config.recurrent_size
+
+    @property
+    def sequence_overlap(self) -> int:
+        """First steps of a sequence that only warm the memory up."""
+        return self.config.sequence_overlap
+
+    def place(self, device: torch.device | str) -> None:
+        """Move the weights to a device, and make a generator there."""
+        self.to(device)
+        self.generator = Generator(torch.device(device))
+
+    def seed(self, seed: int) -> None:
+        """Seed what draws actions."""
+        self.generator.manual_seed(seed)
+
+    def actor_initial_states(self, obs: Observation) -> tuple[Observation, Tensor, Tensor]:
+        """Return what acting begins with.
+
+        Parameters
+        ----------
+        obs : array or (nested) dict of arrays
+            First observations `[num_envs, …]`.
+
+        Returns
+        -------
+        obs
+            As given.
+        rhs : Tensor
+            Hidden states of zeros `[num_envs, recurrent_size]`.
+        done : Tensor
+            Ones `[num_envs, 1]`: an episode begins.
+        """
+        num_envs = len(first_array(obs))
+        rhs = torch.zeros(num_envs, self.recurrent_size, device=self.device)
+        return obs, rhs, torch.ones(num_envs, 1, device=self.device)
+
+    def to_tensors(self, obs: Observation) -> Observation:
+        """Put a (nested) observation on the actor's device, in its own dtypes."""
+        device = self.device
+        return map_observation(lambda array: as_tensor(array, device), obs)
+
+    def encode(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
+        """Take one step.
+
+        Parameters
+        ----------
+        obs : Tensor or (nested) dict of tensors
+            Raw observations `[batch, …]`.
+        rhs : Tensor
+            Hidden states before the step `[batch, recurrent_size]`.
+        done : Tensor
+            1 where an episode begins with this step `[batch, 1]`.
+        target : bool
+            Whether the slowly following body encodes, where there is one.
+
+        Returns
+        -------
+        features : Tensor
+            `[batch, num_features]`.
+        rhs : Tensor
+            Hidden states after the step; without memory, as given.
+        """
+        return self._body(target)(self._normalise(obs), rhs, done)
+
+    def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
+        """Take all steps of sequences.
+
+        Parameters
+        ----------
+        obs : Tensor or (nested) dict of tensors
+            Raw observations `[num_seq, length, …]`.
+        rhs : Tensor
+            Hidden states before the first step `[num_seq, recurrent_size]`.
+        done : Tensor
+            1 where an episode begins `[num_seq, length, 1]`.
+        target : bool
+            Whether the slowly following body encodes, where there is one.
+
+        Returns
+        -------
+        features : Tensor
+            `[num_seq, length, num_features]`.
+        states : Tensor
+            Hidden states after each step `[num_seq, length, recurrent_size]`.
+        """
+        return self._body(target).unroll(self._normalise(obs), rhs, done)
+
+    def _body(self, target: bool) -> Body:
+        slow = self.target_body if target else None
+        return self.body if slow is None else slow
+
+    def _normalise(self, obs: Observation) -> Observation:
+        return obs if self.normaliser is None else self.normaliser(obs)
+
+    def random_actions(self, num: int) -> Tensor:
+        """Draw actions without regard to the policy, in policy units `[num, action]`."""
+        return self.actions.draw(num, self.generator)
+
+    def to_env(self, action: Tensor) -> Tensor:
+        """Turn actions in policy units into what the environment accepts."""
+        return self.actions.to_env(action)
+
+    def observe(self, obs: Observation, reward: Any, done: Any, gamma: float = 0.99) -> None:
+        """Let the normalisers, where there are any, learn from one step of every env.
+
+        Parameters
+        ----------
+        obs : array or (nested) dict of arrays
+            Observations `[num_envs, …]`.
+        reward, done : array
+            Rewards, and whether an episode ended with them, `[num_envs, 1]`.
+        gamma : float
+            Discount of the returns whose deviation scales rewards.
+        """
+        if self.normaliser is not None:
+            self.normaliser.update(self.to_tensors(obs))
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma)
+
+    def normalise_reward(self, reward: Tensor) -> Tensor:
+        """Scale rewards, if the config asks for it."""
+        return reward if self.reward_normaliser is None else self.reward_normaliser(reward)
+
+    def policy_parameters(self) -> list[nn.Parameter]:
+        """Return the weights of the policy alone; none without a policy."""
+        return [] if self.policy is None else list(self.policy.parameters())
+
+    def critic_parameters(self) -> list[nn.Parameter]:
+        """Return the weights of the critics and of the body that they share with the policy."""
+        return list(chain(self.critics.parameters(), self.body.parameters()))
+
+    def update_targets(self, tau: float) -> None:
+        """Move every slow copy a share `tau` of the way to what it follows; 1 copies."""
+        self._followers.move(tau)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all weights, those of the slow copies and running moments included, as safetensors."""
+        save_weights(self, path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Read weights that an actor of the same shape saved."""
+        load_weights(self, path)

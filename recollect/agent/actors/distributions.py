@@ -1,0 +1,226 @@
+"""What a policy says about the next action: small distributions that draw from a given generator."""
+
+import math
+from typing import Final, Protocol
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+_LOG_2: Final = math.log(2.0)
+_HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
+# The largest float32 below 1: atanh of a stored action must stay finite.
+_ALMOST_ONE: Final = 1.0 - 2.0**-24
+
+
+class Distribution(Protocol):
+    """What every policy gives: one distribution over actions per row, in policy units."""
+
+    def sample(self, generator: Generator) -> Tensor:
+        """Draw actions `[batch, action]`; differentiable where actions are continuous."""
+
+    def mode(self) -> Tensor:
+        """Return the actions that stand for the distribution `[batch, action]`."""
+
+
+class StochasticDistribution(Distribution, Protocol):
+    """A distribution that knows how probable an action is."""
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions and say their log-probability `[batch, 1]`."""
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return the log-probability of actions `[batch, 1]`."""
+
+    def entropy(self) -> Tensor:
+        """Return the entropy `[batch, 1]`."""
+
+
+class Deterministic:
+    """All probability on one action."""
+
+    def __init__(self, action: Tensor) -> None:
+        self.action = action
+
+    def sample(self, generator: Generator) -> Tensor:
+        return self.action
+
+    def mode(self) -> Tensor:
+        return self.action
+
+
+class Gaussian:
+    """Independent normal distributions; samples are differentiable.
+
+    Parameters
+    ----------
+    mean, std : Tensor
+        `[batch, action]`; std may be broadcast.
+    """
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        self.mean = mean
+        self.std = std
+
+    def sample(self, generator: Generator) -> Tensor:
+        return torch.addcmul(self.mean, self.std, _normal_like(self.mean, generator))
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        noise = _normal_like(self.mean, generator)
+        return torch.addcmul(self.mean, self.std, noise), self._log_prob_of_noise(noise)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self._log_prob_of_noise((action - self.mean) / self.std)
+
+    def entropy(self) -> Tensor:
+        return (self.std.log() + (0.5 + _HALF_LOG_2PI)).expand_as(self.mean).sum(-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        return self.mean
+
+    def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
+        return (-0.5 * noise.square() - self.std.log() - _HALF_LOG_2PI).sum(-1, keepdim=True)
+
+
+class SquashedGaussian(Gaussian):
+    """A Gaussian pressed into (-1, 1) by tanh. `mean` and `std` are those before it.
+
+    `entropy` has no closed form and is estimated by nobody: use the log-probabilities of samples.
+    """
+
+    def sample(self, generator: Generator) -> Tensor:
+        return super().sample(generator).tanh()
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        raw, log_prob = super().sample_with_log_prob(generator)
+        return raw.tanh(), log_prob - _log_tanh_slope(raw)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        raw = action.clamp(-_ALMOST_ONE, _ALMOST_ONE).atanh()
+        return super().log_prob(raw) - _log_tanh_slope(raw)
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError("the entropy of a squashed Gaussian has no closed form; use -log_prob of samples")
+
+    def mode(self) -> Tensor:
+        return self.mean.tanh()
+
+
+class Categorical:
+    """One choice out of finitely many; actions are int64 `[batch, 1]`.
+
+    Parameters
+    ----------
+    logits : Tensor
+        `[batch, num_actions]`, of any scale; the attribute `logits` holds them normalised.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits.log_softmax(-1)
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of each action `[batch, num_actions]`."""
+        return self.logits.exp()
+
+    def sample(self, generator: Generator) -> Tensor:
+        # The smallest of exponential clocks with rates p belongs to an action with probability p.
+        clocks = torch.empty_like(self.logits).exponential_(generator=generator)
+        return (self.logits - clocks.log()).argmax(-1, keepdim=True)
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        action = self.sample(generator)
+        return action, self.log_prob(action)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self.logits.gather(-1, action)
+
+    def entropy(self) -> Tensor:
+        return -(self.probs * self.logits).sum(-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        return self.logits.argmax(-1, keepdim=True)
+
+
+class MultiCategorical:
+    """Several independent choices; actions are int64 `[batch, num_choices]`.
+
+    Parameters
+    ----------
+    logits : Tensor
+        `[batch, num_choices, most_actions]`; actions that a choice does not have carry a hugely negative logit.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self._choices = Categorical(logits)
+
+    @property
+    def logits(self) -> Tensor:
+        """Log-probability of each action of each choice `[batch, num_choices, most_actions]`."""
+        return self._choices.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of each action of each choice `[batch, num_choices, most_actions]`."""
+        return self._choices.probs
+
+    def sample(self, generator: Generator) -> Tensor:
+        return self._choices.sample(generator).squeeze(-1)
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        action = self.sample(generator)
+        return action, self.log_prob(action)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        return self._choices.log_prob(action.unsqueeze(-1)).sum(-2)
+
+    def entropy(self) -> Tensor:
+        return self._choices.entropy().sum(-2)
+
+    def mode(self) -> Tensor:
+        return self._choices.mode().squeeze(-1)
+
+
+class Bernoulli:
+    """Independent switches; actions are int64 0 or 1, `[batch, num_switches]`.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Log-odds of 1, `[batch, num_switches]`.
+    """
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of 1 for each switch `[batch, num_switches]`."""
+        return self.logits.sigmoid()
+
+    def sample(self, generator: Generator) -> Tensor:
+        uniform = torch.empty_like(self.logits).uniform_(generator=generator)
+        return (uniform < self.probs).long()
+
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        action = self.sample(generator)
+        return action, self.log_prob(action)
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        signs = 2 * action - 1
+        return functional.logsigmoid(signs * self.logits).sum(-1, keepdim=True)
+
+    def entropy(self) -> Tensor:
+        return (functional.softplus(self.logits) - self.logits * self.probs).sum(-1, keepdim=True)
+
+    def mode(self) -> Tensor:
+        return (self.logits > 0).long()
+
+
+def _normal_like(mean: Tensor, generator: Generator) -> Tensor:
+    return torch.empty_like(mean).normal_(generator=generator)
+
+
+def _log_tanh_slope(raw: Tensor) -> Tensor:
+    """Log-derivative of tanh, summed over the action: stable where 1 - tanh² would round to 0."""
+    return (2.0 * (_LOG_2 - raw - functional.softplus(-2.0 * raw))).sum(-1, keepdim=True)

@@ -1,0 +1,124 @@
+"""From observations to one row of float32 features."""
+
+import math
+from typing import Any, Final
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from recollect.agent.actors.spaces import Observation, unknown_space
+
+_SMALLEST_IMAGE: Final = 36
+_CNN_FEATURES: Final = 512
+
+
+class FlatFeatures(nn.Module):
+    """The numbers of an array as they are; bytes become floats from 0 to 1. No weights."""
+
+    def __init__(self, space: gym.spaces.Box | gym.spaces.MultiBinary) -> None:
+        super().__init__()
+        self.out_features = math.prod(space.shape)
+        self._scale = 1 / 255 if space.dtype == "uint8" else None
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """`[batch, …]` -> `[batch, out_features]`."""
+        flat = obs if obs.dim() == 2 else obs.reshape(len(obs), -1)
+        if flat.dtype == torch.uint8 and self._scale is not None:
+            return flat.float().mul_(self._scale)
+        return flat if flat.dtype == torch.float32 else flat.float()
+
+
+class OneHotFeatures(nn.Module):
+    """Whole numbers, each as a row with a single 1. No weights."""
+
+    offsets: Tensor
+
+    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
+        super().__init__()
+        counts = [int(space.n)] if isinstance(space, gym.spaces.Discrete) else [int(n) for n in space.nvec.flatten()]
+        starts = torch.as_tensor(space.start).reshape(-1)
+        offsets = torch.tensor([sum(counts[:index]) for index in range(len(counts))])
+        self.out_features = sum(counts)
+        self.register_buffer("offsets", offsets - starts, persistent=False)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """`[batch]` or `[batch, num_choices]` -> `[batch, out_features]`."""
+        positions = obs.reshape(len(obs), -1).long() + self.offsets
+        return torch.zeros(len(obs), self.out_features, device=positions.device).scatter_(1, positions, 1.0)
+
+
+class NatureCNN(nn.Module):
+    """The convolutions of Mnih et al. (2015), doi 10.1038/nature14236, for images of at least 36 × 36.
+
+    Bytes become floats here, on the device, once.
+    """
+
+    def __init__(self, space: gym.spaces.Box) -> None:
+        super().__init__()
+        self.out_features = _CNN_FEATURES
+        self._channels_last = space.shape[-1] < space.shape[0]
+        self._scale = 1 / 255 if space.dtype == "uint8" else 1.0
+        height, width, channels = space.shape if self._channels_last else (*space.shape[1:], space.shape[0])
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, 8, stride=4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3, stride=1),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        self.output = nn.Linear(64 * _cnn_size(height) * _cnn_size(width), _CNN_FEATURES)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """`[batch, height, width, channels]` or `[batch, channels, height, width]` -> `[batch, 512]`."""
+        images = obs.movedim(-1, 1) if self._channels_last else obs
+        return self.output(self.convolutions(images.float() * self._scale)).relu_()
+
+    def orthogonalise(self) -> None:
+        """Draw orthogonal weights with gain sqrt(2), and zero biases."""
+        for layer in (*self.convolutions, self.output):
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.orthogonal_(layer.weight, math.sqrt(2))
+                nn.init.constant_(layer.get_parameter("bias"), 0.0)
+
+
+class DictFeatures(nn.Module):
+    """The features of each part of a dict observation, side by side."""
+
+    def __init__(self, space: gym.spaces.Dict, *, flat: bool) -> None:
+        super().__init__()
+        self.names = tuple(space.spaces)
+        parts = [build_features(part, flat=flat) for part in space.spaces.values()]
+        self.parts = nn.ModuleList(parts)
+        self.out_features: int = sum(part.out_features for part in parts)
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Dict of `[batch, …]` -> `[batch, out_features]`."""
+        return torch.cat([part(obs[name]) for name, part in zip(self.names, self.parts, strict=True)], -1)
+
+
+def build_features(space: gym.Space[Any], *, flat: bool = False) -> Any:
+    """Build the features of an observation space: images through a CNN unless `flat`, the rest without weights."""
+    if isinstance(space, gym.spaces.Dict):
+        return DictFeatures(space, flat=flat)
+    if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)):
+        return OneHotFeatures(space)
+    if isinstance(space, gym.spaces.Box) and not flat and _is_image(space):
+        return NatureCNN(space)
+    if isinstance(space, (gym.spaces.Box, gym.spaces.MultiBinary)):
+        return FlatFeatures(space)
+    raise unknown_space("observation", space)
+
+
+def _is_image(space: gym.spaces.Box) -> bool:
+    """Whether the CNN fits: three axes, of which all but the channels are long enough."""
+    return len(space.shape) == 3 and sorted(space.shape)[1] >= _SMALLEST_IMAGE
+
+
+def _cnn_size(length: int) -> int:
+    """Length of an image's side after the three convolutions."""
+    for kernel, stride in ((8, 4), (4, 2), (3, 1)):
+        length = (length - kernel) // stride + 1
+    return length

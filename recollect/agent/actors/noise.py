@@ -1,0 +1,55 @@
+"""Noise that makes deterministic policies explore."""
+
+import torch
+from torch import Generator, Tensor
+
+from recollect.checks import check_number
+
+
+class GaussianNoise:
+    """Independent normal noise.
+
+    Parameters
+    ----------
+    std : float
+        Deviation, in policy units.
+    """
+
+    def __init__(self, std: float = 0.1) -> None:
+        self.std = check_number("std", std, 0.0)
+
+    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
+        """Return actions with noise, kept within [-1, 1], `[num_envs, action]`."""
+        noise = torch.empty_like(action).normal_(generator=generator)
+        return torch.add(action, noise, alpha=self.std).clamp_(-1.0, 1.0)
+
+
+class OUNoise:
+    """Noise that drifts and is pulled back to 0: Uhlenbeck and Ornstein (1930), as used by Lillicrap et al.
+    (2015), arXiv 1509.02971.
+
+    Parameters
+    ----------
+    std : float
+        Deviation of each push, in policy units.
+    theta : float
+        Share of the noise that is lost per step.
+    """
+
+    def __init__(self, std: float = 0.2, theta: float = 0.15) -> None:
+        self.std = check_number("std", std, 0.0)
+        self.theta = check_number("theta", theta, 0.0, 1.0)
+        self._drift: Tensor | None = None
+
+    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
+        """Return actions with noise, kept within [-1, 1], `[num_envs, action]`.
+
+        Where `done` is 1, an episode begins and the noise starts from 0 again, `[num_envs, 1]`.
+        """
+        drift = self._drift
+        if drift is None or drift.shape != action.shape:
+            drift = torch.zeros_like(action)
+        drift = drift * ((1.0 - self.theta) * (1.0 - done.float()))
+        push = torch.empty_like(action).normal_(generator=generator)
+        self._drift = torch.add(drift, push, alpha=self.std)
+        return (action + self._drift).clamp_(-1.0, 1.0)

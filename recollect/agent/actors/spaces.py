@@ -1,0 +1,59 @@
+"""What actors need to know about Gymnasium's spaces."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.errors import ConfigError
+
+# A tensor or array, or a (nested) dict of such.
+Observation = Any
+
+
+def map_observation(change: Callable[[Any], Tensor], obs: Observation) -> Observation:
+    """Apply `change` to each array of a (nested) observation."""
+    if isinstance(obs, Mapping):
+        return {key: map_observation(change, value) for key, value in obs.items()}
+    return change(obs)
+
+
+def first_array(obs: Observation) -> Any:
+    """Return any one array of a (nested) observation."""
+    while isinstance(obs, Mapping):
+        obs = next(iter(obs.values()))
+    return obs
+
+
+def as_tensor(array: Any, device: torch.device) -> Tensor:
+    """Put an array on the device; nothing is copied where it lies there already."""
+    tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
+    return tensor if tensor.device == device else tensor.to(device)
+
+
+def action_width(space: gym.Space[Any]) -> int:
+    """How many numbers an action has."""
+    if isinstance(space, gym.spaces.Discrete):
+        return 1
+    if isinstance(space, (gym.spaces.Box, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)):
+        return math.prod(space.shape)
+    raise unknown_space("action", space)
+
+
+def choice_counts(space: gym.Space[Any]) -> list[int]:
+    """How many actions each choice of a Discrete or MultiDiscrete space has."""
+    if isinstance(space, gym.spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, gym.spaces.MultiDiscrete):
+        return [int(count) for count in space.nvec.flatten()]
+    raise unknown_space("action", space)
+
+
+def unknown_space(role: str, space: gym.Space[Any]) -> ConfigError:
+    """Make the error for a space that actors cannot handle."""
+    known = "Box, Discrete, MultiDiscrete, MultiBinary" + (" and Dict" if role == "observation" else "")
+    return ConfigError(f"actors cannot handle the {role} space {space}; expected {known}: wrap the environment")

@@ -1,0 +1,36 @@
+import torch
+from torch import nn
+
+from recollect.agent.actors.followers import Followers, frozen_copy
+
+
+def test_a_copy_takes_no_gradients_and_shares_nothing() -> None:
+    leader = nn.Linear(3, 2)
+    follower = frozen_copy(leader)
+    assert not any(weight.requires_grad for weight in follower.parameters())
+    assert leader.weight.requires_grad
+    assert follower.weight.data_ptr() != leader.weight.data_ptr()
+    assert torch.equal(follower.weight, leader.weight)
+
+
+def test_copies_move_a_share_of_the_way() -> None:
+    leader = nn.Linear(3, 2)
+    follower = frozen_copy(leader)
+    start = leader.weight.detach().clone()
+    leader.weight.data += 1.0
+    Followers([(leader, follower), (None, None), (nn.Linear(1, 1), None)]).move(0.1)
+    torch.testing.assert_close(follower.weight.data, start + 0.1)
+    torch.testing.assert_close(leader.weight.data, start + 1.0)
+
+
+def test_a_share_of_1_copies_bit_for_bit() -> None:
+    leader = nn.Linear(3, 2)
+    follower = frozen_copy(leader)
+    leader.weight.data += torch.randn(2, 3) * 1e-7
+    Followers([(leader, follower)]).move(1.0)
+    assert torch.equal(follower.weight, leader.weight)
+
+
+def test_with_nothing_to_follow_nothing_happens() -> None:
+    Followers([]).move(0.5)
+    Followers([]).move(1.0)
