@@ -7,31 +7,88 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from recollect.agent.actors import OffPolicyActor as OffPolicyActor
+    from recollect.agent.actors import OnPolicyActor as OnPolicyActor
+    from recollect.agent.algorithms.off_policy.ddpg import DDPG as DDPG
+    from recollect.agent.algorithms.off_policy.ddqn import DDQN as DDQN
+    from recollect.agent.algorithms.off_policy.mpo import MPO as MPO
+    from recollect.agent.algorithms.off_policy.sac import SAC as SAC
+    from recollect.agent.algorithms.off_policy.sac_discrete import SACDiscrete as SACDiscrete
+    from recollect.agent.algorithms.off_policy.td3 import TD3 as TD3
+    from recollect.agent.algorithms.on_policy.ppo import PPO as PPO
+    from recollect.agent.envs import VecEnv as VecEnv
+    from recollect.agent.envs import make_env as make_env
     from recollect.agent.storages import EREBuffer as EREBuffer
+    from recollect.agent.storages import GAEBuffer as GAEBuffer
     from recollect.agent.storages import HERBuffer as HERBuffer
     from recollect.agent.storages import NStepReplayBuffer as NStepReplayBuffer
     from recollect.agent.storages import PERBuffer as PERBuffer
     from recollect.agent.storages import ReplayBuffer as ReplayBuffer
+    from recollect.agent.storages import VTraceBuffer as VTraceBuffer
     from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage as NStepReplayStorage
+    from recollect.agent.storages.off_policy.snapshots import load_storage as load_storage
+    from recollect.agent.storages.off_policy.snapshots import save_storage as save_storage
+    from recollect.api import Agent as Agent
+    from recollect.learner import Learner as Learner
+    from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"
 __all__ = [
+    "DDPG",
+    "DDQN",
+    "MPO",
+    "PPO",
+    "SAC",
+    "TD3",
+    "Agent",
     "EREBuffer",
+    "GAEBuffer",
     "HERBuffer",
+    "Learner",
     "NStepReplayBuffer",
     "NStepReplayStorage",
+    "OffPolicyActor",
+    "OnPolicyActor",
     "PERBuffer",
     "ReplayBuffer",
+    "SACDiscrete",
+    "Scheme",
+    "VTraceBuffer",
+    "VecEnv",
     "__version__",
+    "load_storage",
+    "make_env",
+    "save_storage",
 ]
 
-
-_MODULES: Final = {
-    **dict.fromkeys(
-        ("EREBuffer", "HERBuffer", "NStepReplayBuffer", "PERBuffer", "ReplayBuffer"), "recollect.agent.storages"
+_ALGORITHMS: Final = "recollect.agent.algorithms"
+_STORAGES: Final = "recollect.agent.storages"
+_NAMES: Final = {
+    "recollect.agent.actors": ("OffPolicyActor", "OnPolicyActor"),
+    "recollect.agent.envs": ("VecEnv", "make_env"),
+    "recollect.api": ("Agent",),
+    "recollect.learner": ("Learner",),
+    "recollect.scheme": ("Scheme",),
+    f"{_ALGORITHMS}.off_policy.ddpg": ("DDPG",),
+    f"{_ALGORITHMS}.off_policy.ddqn": ("DDQN",),
+    f"{_ALGORITHMS}.off_policy.mpo": ("MPO",),
+    f"{_ALGORITHMS}.off_policy.sac": ("SAC",),
+    f"{_ALGORITHMS}.off_policy.sac_discrete": ("SACDiscrete",),
+    f"{_ALGORITHMS}.off_policy.td3": ("TD3",),
+    f"{_ALGORITHMS}.on_policy.ppo": ("PPO",),
+    _STORAGES: (
+        "EREBuffer",
+        "GAEBuffer",
+        "HERBuffer",
+        "NStepReplayBuffer",
+        "PERBuffer",
+        "ReplayBuffer",
+        "VTraceBuffer",
     ),
-    "NStepReplayStorage": "recollect.agent.storages.off_policy.nstep_replay_storage",
+    f"{_STORAGES}.off_policy.nstep_replay_storage": ("NStepReplayStorage",),
+    f"{_STORAGES}.off_policy.snapshots": ("load_storage", "save_storage"),
 }
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -12,20 +12,25 @@ from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.schema import FLAG_BYTES, Leaf, Path, Place, to_numpy, walk
 from recollect.agent.storages.experience.sequences import Sequences
-from recollect.errors import ConfigError, SchemaError
+from recollect.errors import ConfigError, SchemaError, StorageError
 
 
 def export(store: LaneStore, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
     """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
     lane = store.lane_of(source)
-    first, head = _first_exported(store, lane), int(store.ring.heads[lane])
-    end = head - first if end is None else end
-    if not 0 <= begin <= end <= head - first:
-        raise ConfigError(f"positions {begin} to {end} are not within the {head - first} stored steps; 0 is the oldest")
-    numbers = np.arange(first + begin, first + end, dtype=np.int64)
-    lanes = np.arange(lane, lane + store.num_envs, dtype=np.int64) << layout.ID_SHIFT
-    ids = (numbers[:, None] | lanes).ravel()
-    return _export_rows(store, ids, len(numbers))
+    lanes = np.arange(lane, lane + store.num_envs, dtype=np.int64)
+    firsts = np.array([_first_exported(store, int(each)) for each in lanes], np.int64)
+    lengths = store.ring.heads[lanes] - firsts
+    if (lengths != lengths[0]).any():
+        raise StorageError(
+            f"the envs have {lengths.min()} to {lengths.max()} stored steps, because steps were skipped, so they do "
+            "not fit into one array; sample batches instead, or write a snapshot"
+        )
+    end = int(lengths[0]) if end is None else end
+    if not 0 <= begin <= end <= lengths[0]:
+        raise ConfigError(f"positions {begin} to {end} are not within the {lengths[0]} stored steps; 0 is the oldest")
+    numbers = np.arange(begin, end, dtype=np.int64)[:, None] + firsts  # [time, num_envs]
+    return _export_rows(store, (numbers | lanes << layout.ID_SHIFT).ravel(), len(numbers))
 
 
 def views(store: LaneStore) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class Intake:
     ----------
     positions : dict
         Path of each input to the position of its address in what `read` returns.
+    row_bytes : int64 [inputs]
+        Bytes of one env's step in each input.
     """
 
     def __init__(self, schema: Schema, num_envs: int) -> None:
@@ -55,6 +57,7 @@ class Intake:
         leaves += [(Leaf((key,), (1,), dtype), -1) for key, dtype in schema.flags.items()]
         self.positions: dict[Path, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
         self.positions[(keys.CUT,)] = len(leaves)
+        self.row_bytes = np.array([*(leaf.num_bytes for leaf, _ in leaves), 1], np.int64)
         self._no_cuts = np.zeros((num_envs, 1), np.bool_)
         self._inputs = [self._input(leaf, axis) for leaf, axis in leaves]
         self._staged = [
@@ -154,12 +157,7 @@ class Intake:
     def _read_cuts(self, value: Any, num_steps: int | None, alive: list[Any]) -> int:
         """Take in the breaks of the stream that a sample announces; any sample may do so, or not."""
         shape = (self.num_envs, 1) if num_steps is None else (num_steps, self.num_envs, 1)
-        array = to_numpy(value)
-        if array.shape != shape:
-            raise SchemaError(f"{keys.CUT}: expected shape {shape}, got {array.shape}")
-        if not ((array == 0) | (array == 1)).all():
-            raise SchemaError(f"{keys.CUT} must be 0 or 1 everywhere")
-        cuts = np.ascontiguousarray(array.astype(np.bool_))
+        cuts = _flags(keys.CUT, value, shape)
         alive.append(cuts)
         return cuts.ctypes.data
 
@@ -187,6 +185,24 @@ class Intake:
                 f"unexpected key {key!r} in a sample: the first one had none; {closest(str(key), self._keys)}"
             )
         return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
+
+
+def take_skips(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], np.ndarray | None]:
+    """Take the marks of rows that are no steps out of a sample, bool of `shape`; None if it has none."""
+    if keys.SKIP not in sample:
+        return sample, None
+    skips = _flags(keys.SKIP, sample[keys.SKIP], shape)
+    rest = {key: value for key, value in sample.items() if key != keys.SKIP}
+    return rest, skips if skips.any() else None
+
+
+def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = to_numpy(value)
+    if array.shape != shape:
+        raise SchemaError(f"{key}: expected shape {shape}, got {array.shape}")
+    if not ((array == 0) | (array == 1)).all():
+        raise SchemaError(f"{key} must be 0 or 1 everywhere")
+    return np.ascontiguousarray(array.astype(np.bool_))
 
 
 def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np.ndarray:

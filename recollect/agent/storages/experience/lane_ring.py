@@ -163,8 +163,6 @@ class LaneRing:
         """
         for path, (place, values) in columns.items():
             num_steps, num_envs = values.shape[:2]
-            head = int(self.heads[lane])
-            slots = (head + np.arange(num_steps)) % self.num_slots
             if place is None:
                 target = self.flag_column(FLAG_BYTES[path[0]])
             else:
@@ -174,6 +172,8 @@ class LaneRing:
                     values = frames[:, :, -(frames.shape[2] // place.depth) :]
             for env in range(num_envs):
                 each = lane + env
+                head = int(self.heads[each])
+                slots = (head + np.arange(num_steps)) % self.num_slots
                 self.forget(each, head + num_steps - self.num_slots)
                 if place in self.schema.carried and num_steps:
                     pending = target[each, slots[0]]

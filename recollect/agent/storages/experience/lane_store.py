@@ -11,7 +11,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience import draw_kernels, gather_kernels
-from recollect.agent.storages.experience.intake import Intake
+from recollect.agent.storages.experience.intake import Intake, take_skips
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Name, OutputPlan
@@ -22,6 +22,7 @@ from recollect.agent.storages.experience.schema import (
     check_keys,
     parse_frame_stacks,
     plan_schema,
+    to_numpy,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
@@ -175,7 +176,7 @@ class LaneStore:
     def insert(self, sample: Mapping[str, Any]) -> None:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
         first = self._sources.get(0)
-        if first is None or self._intake is None or self._ring is None:
+        if first is None or self._intake is None or self._ring is None or keys.SKIP in sample:
             self.insert_slice(_with_time(sample), 0, 1, None)
             return
         addresses, alive = self._intake.read(sample)
@@ -190,9 +191,13 @@ class LaneStore:
             self._look_for_cuts()
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
-        """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already."""
+        """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
+
+        Rows that the key `Skip` marks are left out; one that is marked `Cut` too breaks the stream before it.
+        """
         was_built = self._ring is not None
         try:
+            sample, skips = take_skips(sample, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
             assert self._intake is not None
             addresses, alive = self._intake.read_slice(sample, num_steps)
@@ -210,8 +215,12 @@ class LaneStore:
                 self.ring.cut(known.lane, self.num_envs)
                 known.received = first_step
         if begin < num_steps:
-            span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
-            self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
+            if skips is None:
+                span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
+                self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
+            else:
+                breaks = skips & (to_numpy(sample[keys.CUT]) == 1) if keys.CUT in sample else np.zeros_like(skips)
+                self._append_kept(known, begin, addresses, hidden, skips, breaks)
             self._look_for_cuts()
         del alive
 
@@ -332,11 +341,38 @@ class LaneStore:
     def _append(
         self, ring: LaneRing, source: _Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
     ) -> None:
-        head = int(ring.heads[source.lane])
+        self._append_lanes(ring, span, addresses, hidden)
+        source.received += int(span[3] - span[2])
+
+    def _append_lanes(self, ring: LaneRing, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]) -> None:
+        heads = ring.heads[span[0] : span[0] + span[1]].copy()
         ring.append(span, addresses)
         if isinstance(self._starts, Sequences):
-            self._starts.keep(source.lane, head, hidden)
-        source.received += int(ring.heads[source.lane]) - head
+            self._starts.keep(int(span[0]), heads, hidden)
+
+    def _append_kept(
+        self,
+        source: _Source,
+        begin: int,
+        addresses: np.ndarray,
+        hidden: list[np.ndarray],
+        skips: np.ndarray,
+        breaks: np.ndarray,
+    ) -> None:
+        """Append the steps from `begin` on but for `skips` [num_steps, num_envs, 1], run by run of lanes.
+
+        Streams are cut before those of them that are `breaks`.
+        """
+        assert self._intake is not None
+        for step in range(begin, len(skips)):
+            for env in np.flatnonzero(breaks[step]):
+                self.ring.cut(source.lane + int(env), 1)
+            for first, end in _runs(~skips[step, :, 0]):
+                span = np.array([source.lane + first, end - first, 0, 1], np.int64)
+                rows = addresses + (step * self.num_envs + first) * self._intake.row_bytes
+                states = [values[step : step + 1, first:end] for values in hidden]
+                self._append_lanes(self.ring, span, rows, states)
+        source.received += len(skips) - begin
 
     def _look_for_cuts(self) -> None:
         """Warn once if streams break too often without an end."""
@@ -423,6 +459,12 @@ class LaneStore:
             self._memory.forget(self._ring.generation)
         self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
         self._sources.clear()
+
+
+def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
+    """First and end of each run of ones in `mask` [num_envs]."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
 
 
 def _with_time(sample: Mapping[str, Any]) -> dict[str, Any]:

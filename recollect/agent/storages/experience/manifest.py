@@ -18,7 +18,7 @@ _FORMAT: Final = "recollect lane store"
 
 @dataclass(frozen=True)
 class Chunk:
-    """Files, by the names of their arrays, with the steps `begin` to `end` of one source's lanes.
+    """Files, by the names of their arrays, with the steps `begin` to `end` of one group of lanes.
 
     A final chunk does not change any more: every step of it has a successor.
     """
@@ -38,6 +38,8 @@ class Manifest:
     ----------
     serial, token : int, str
         How many snapshots were written here before, and what tells this one from any other.
+    group_size : int
+        Neighbouring lanes that have got equally far and are written together.
     cursors : dict
         Heads, firsts and lows of the lanes, by name.
     arrays : dict
@@ -51,6 +53,7 @@ class Manifest:
     serial: int
     token: str
     num_envs: int
+    group_size: int
     sequence: tuple[int, int] | None
     schema: Schema
     store: StoreState

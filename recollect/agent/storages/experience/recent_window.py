@@ -82,5 +82,13 @@ class LearningPace:
             return None
         return min(max(self._slope() / self._fastest, 0.0), 1.0) if self._fastest > 0 else 0.0
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {"returns": self._returns, "fastest": self._fastest}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self._returns, self._fastest = list(state["returns"]), float(state["fastest"])
+
     def _slope(self) -> float:
         return (self._returns[-1] - self._returns[0]) / (len(self._returns) - 1)

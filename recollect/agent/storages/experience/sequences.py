@@ -76,8 +76,17 @@ class Sequences(Starts):
         # The states of the last steps, so that a reset may start a sequence at any of them.
         self._recent = self._empty(num_lanes, overlap + 1)
 
-    def keep(self, lane: int, head: int, states: list[np.ndarray]) -> None:
-        """Keep the states `[time, num_envs, ...]` of the steps from `head` on where sequences start."""
+    def keep(self, lane: int, heads: np.ndarray, states: list[np.ndarray]) -> None:
+        """Keep the states `[time, num_envs, ...]` of the steps from `heads` [num_envs] on where sequences start."""
+        bases = self.table[layout.A_BASE, lane : lane + len(heads)]
+        if (heads == heads[0]).all() and (bases == bases[0]).all():
+            self._keep(lane, int(heads[0]), states)
+            return
+        for env, head in enumerate(heads):
+            self._keep(lane + env, int(head), [values[:, env : env + 1] for values in states])
+
+    def _keep(self, lane: int, head: int, states: list[np.ndarray]) -> None:
+        """As `keep`, for neighbouring lanes that have got equally far."""
         if not states:
             return
         num_steps, num_envs = states[0].shape[:2]

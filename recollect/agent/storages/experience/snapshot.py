@@ -129,20 +129,21 @@ class Snapshot:
     def _write_files(
         self, store: LaneStore, extras: Extras, before: Manifest | None, writer: SnapshotWriter
     ) -> Manifest:
-        ring = store.ring
+        ring, group_size = store.ring, _group_size(store.ring, store.num_envs)
         arrays = {}
         if isinstance(store.starts, Sequences):
             for name, array in store.starts.state(ring).items():
                 arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
         for name, array in extras.slot_arrays.items():
-            for group in range(ring.num_lanes // store.num_envs):
-                values = _cut_slots(ring, _lanes(store.num_envs, group), array)
+            for group in range(ring.num_lanes // group_size):
+                values = _cut_slots(ring, _lanes(group_size, group), array)
                 arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
-        chunks = list(self._write_chunks(ring, store.num_envs, before, writer))
+        chunks = list(self._write_chunks(ring, group_size, before, writer))
         return Manifest(
             serial=writer.serial,
             token=uuid.uuid4().hex,
             num_envs=store.num_envs,
+            group_size=group_size,
             sequence=None if store.sequence is None else (store.sequence.length, store.sequence.overlap),
             schema=ring.schema,
             store=store.state(),
@@ -159,16 +160,17 @@ class Snapshot:
         )
 
     def _write_chunks(
-        self, ring: LaneRing, num_envs: int, before: Manifest | None, writer: SnapshotWriter
+        self, ring: LaneRing, group_size: int, before: Manifest | None, writer: SnapshotWriter
     ) -> Iterator[Chunk]:
         """Write the steps in memory and what the newest led to, apart from chunks that are there already."""
         finals = {}
-        if before is not None and self._last is not None and before.token == self._last.token:
+        is_known = before is not None and self._last is not None and before.token == self._last.token
+        if before is not None and is_known and before.group_size == group_size:
             finals = {(chunk.group, chunk.end): chunk for chunk in before.chunks if chunk.is_final}
-        for group in range(ring.num_lanes // num_envs):
-            lanes = _lanes(num_envs, group)
+        for group in range(ring.num_lanes // group_size):
+            lanes = _lanes(group_size, group)
             head = int(ring.heads[lanes.start])
-            for begin, end in _divide(int(ring.lows[lanes.start]), head, ring.schema, num_envs):
+            for begin, end in _divide(int(ring.lows[lanes.start]), head, ring.schema, group_size):
                 known = finals.get((group, end))
                 if known is not None and known.begin <= begin:
                     assert before is not None
@@ -205,13 +207,19 @@ class Snapshot:
             raise StorageError(f"no snapshot can be read from {self.folder}: {error}") from error
 
 
-def _lanes(num_envs: int, group: int) -> slice:
-    return slice(group * num_envs, (group + 1) * num_envs)
+def _group_size(ring: LaneRing, num_envs: int) -> int:
+    """Lanes that are written together: those of a source, unless some have got further than others."""
+    cursors = np.stack([ring.heads, ring.firsts, ring.lows]).reshape(3, -1, num_envs)
+    return num_envs if (cursors == cursors[:, :, :1]).all() else 1
 
 
-def _divide(low: int, head: int, schema: Schema, num_envs: int) -> Iterator[tuple[int, int]]:
+def _lanes(group_size: int, group: int) -> slice:
+    return slice(group * group_size, (group + 1) * group_size)
+
+
+def _divide(low: int, head: int, schema: Schema, num_lanes: int) -> Iterator[tuple[int, int]]:
     """Begin and end of the chunks with the steps from `low` to the one to come, which is `head`."""
-    num_steps = max(1, _CHUNK_BYTES // (schema.slot_bytes * num_envs))
+    num_steps = max(1, _CHUNK_BYTES // (schema.slot_bytes * num_lanes))
     begin = low
     while low < head and begin <= head:
         end = min((begin // num_steps + 1) * num_steps, head + 1)
@@ -227,7 +235,7 @@ def _fill(ring: LaneRing, manifest: Manifest, reader: SnapshotReader) -> None:
     # The oldest stack is made of frames of the steps before it.
     ring.lows[:] = np.minimum(heads, np.maximum(lows, ring.firsts - (ring.schema.depth - 1)))
     for chunk in manifest.chunks:
-        lanes = _lanes(manifest.num_envs, chunk.group)
+        lanes = _lanes(manifest.group_size, chunk.group)
         lowest = int(ring.lows[lanes.start])
         if lowest < chunk.end:
             piece = {name: reader.array(file) for name, file in chunk.files.items()}
@@ -237,7 +245,7 @@ def _fill(ring: LaneRing, manifest: Manifest, reader: SnapshotReader) -> None:
 
 
 def _cut_slots(ring: LaneRing, lanes: slice, values: np.ndarray) -> np.ndarray:
-    """Values of the steps that may be handed out, `[num_envs, num_steps, ...]`."""
+    """Values of the steps that may be handed out, `[num_lanes, num_steps, ...]`."""
     by_slot = values.reshape(ring.num_lanes, ring.num_slots, *values.shape[1:])
     numbers = np.arange(ring.firsts[lanes.start], ring.heads[lanes.start])
     taken: np.ndarray = by_slot[lanes][:, numbers % ring.num_slots]
@@ -254,7 +262,7 @@ def _read_slots(ring: LaneRing, manifest: Manifest, reader: SnapshotReader) -> d
         values = reader.array(file)
         shape = (ring.num_lanes, ring.num_slots, *values.shape[2:])
         target = arrays.setdefault(name, np.zeros(shape, values.dtype))
-        lanes = _lanes(manifest.num_envs, int(group))
+        lanes = _lanes(manifest.group_size, int(group))
         numbers = np.arange(ring.firsts[lanes.start], ring.heads[lanes.start])
         target[lanes][:, numbers % ring.num_slots] = values[:, values.shape[1] - len(numbers) :]
     return {name: values.reshape(-1, *values.shape[2:]) for name, values in arrays.items()}

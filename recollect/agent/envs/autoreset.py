@@ -1,0 +1,163 @@
+"""Drivers: make the same steps of vector envs that begin new episodes in different ways."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from recollect import keys
+from recollect.agent.envs import infos as names
+from recollect.agent.envs.failures import FailureLog
+from recollect.agent.envs.step import Observation, Step, VectorEnv, copy_arrays, put_rows
+from recollect.errors import ConfigError, EnvError
+
+
+class Driver(ABC):
+    """Steps a vector env, and copies its observations, since it may reuse their memory.
+
+    Parameters
+    ----------
+    vector : gymnasium.vector.VectorEnv
+        The envs.
+    """
+
+    def __init__(self, vector: VectorEnv) -> None:
+        self.vector = vector
+        self.failures = FailureLog()
+
+    def reset(self, seed: int | list[int] | None) -> Observation:
+        """Begin an episode in every env."""
+        obs, infos = self.vector.reset(seed=seed)  # type: ignore[arg-type]  # lists where the kind takes them
+        self.failures.read(infos)
+        return copy_arrays(obs)
+
+    @abstractmethod
+    def step(self, actions: np.ndarray) -> Step:
+        """Step every env."""
+
+    def _make_step(
+        self,
+        next_obs: Observation,
+        obs: Observation,
+        reward: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        infos: dict[str, Any],
+        *,
+        resets: np.ndarray | None = None,
+        lost_after: np.ndarray | None = None,
+    ) -> Step:
+        """Put the rows that are no transitions apart.
+
+        `resets` [num_envs] only began an episode, and those of `lost_after` were lost after a true step.
+        """
+        lost = self.failures.read(infos)
+        cut = np.zeros((len(reward), 1), np.bool_)
+        skip = None
+        if lost is not None:
+            cut[:, 0] = lost
+            skip = cut.copy()
+        if resets is not None:
+            skip = cut | resets[:, None]
+        if lost_after is not None:
+            cut[:, 0] |= lost_after
+        rewards = reward.astype(np.float32)[:, None]
+        return Step(next_obs, rewards, terminated[:, None], truncated[:, None], cut, skip, obs, infos)
+
+
+class AtOnce(Driver):
+    """Resets ended envs itself, in the step in which they end, so that no step is spent on it.
+
+    For vector envs that know the option "reset_mask", in the modes "NextStep" and "Disabled".
+    """
+
+    def step(self, actions: np.ndarray) -> Step:
+        obs, reward, terminated, truncated, infos = self.vector.step(actions)
+        obs = next_obs = copy_arrays(obs)
+        ended, lost_after = terminated | truncated, None
+        if np.count_nonzero(ended):
+            obs, reset_infos = self.vector.reset(options={names.RESET_MASK: ended})
+            obs, lost_after = copy_arrays(obs), self.failures.read(reset_infos)
+        return self._make_step(next_obs, obs, reward, terminated, truncated, infos, lost_after=lost_after)
+
+
+class InSameStep(Driver):
+    """For vector envs that reset ended envs by themselves and hand the last observations out in the infos."""
+
+    def step(self, actions: np.ndarray) -> Step:
+        obs, reward, terminated, truncated, infos = self.vector.step(actions)
+        obs = next_obs = copy_arrays(obs)
+        ended = terminated | truncated
+        if np.count_nonzero(ended):
+            next_obs = copy_arrays(obs)
+            finals = self._finals(infos)
+            for env in np.flatnonzero(ended):
+                put_rows(next_obs, env, _of_env(finals, env))
+            infos = _with_final_infos(infos)
+        return self._make_step(next_obs, obs, reward, terminated, truncated, infos)
+
+    def _finals(self, infos: dict[str, Any]) -> Any:
+        if keys.FINAL_OBS not in infos:
+            raise EnvError(
+                f"an episode ended and {self.vector!r} gives no infos[{keys.FINAL_OBS!r}]; in the mode "
+                f"{AutoresetMode.SAME_STEP.value!r} it must, because that observation is lost otherwise"
+            )
+        return infos[keys.FINAL_OBS]
+
+
+class InNextStep(Driver):
+    """For vector envs that spend a step on the reset of an ended env: that row is no transition."""
+
+    def __init__(self, vector: VectorEnv) -> None:
+        super().__init__(vector)
+        self._ended = np.zeros(vector.num_envs, np.bool_)
+
+    def reset(self, seed: int | list[int] | None) -> Observation:
+        self._ended = np.zeros(self.vector.num_envs, np.bool_)
+        return super().reset(seed)
+
+    def step(self, actions: np.ndarray) -> Step:
+        obs, reward, terminated, truncated, infos = self.vector.step(actions)
+        obs = copy_arrays(obs)
+        resets = self._ended if self._ended.any() else None
+        self._ended = terminated | truncated
+        return self._make_step(obs, obs, reward, terminated, truncated, infos, resets=resets)
+
+
+def driver_of(vector: VectorEnv) -> Driver:
+    """Find out how a vector env begins new episodes, and drive it accordingly."""
+    mode = vector.metadata.get(names.AUTORESET_MODE)
+    if mode is None:
+        raise ConfigError(
+            f"{vector!r} does not say how it begins new episodes: its metadata must have "
+            f"{names.AUTORESET_MODE!r}, or give autoreset_mode="
+        )
+    if mode == AutoresetMode.SAME_STEP:
+        return InSameStep(vector)
+    knows_mask = isinstance(vector, (SyncVectorEnv, AsyncVectorEnv)) or mode == AutoresetMode.DISABLED
+    return AtOnce(vector) if knows_mask else InNextStep(vector)
+
+
+def _of_env(finals: Any, env: np.intp) -> Any:
+    """What one env left: an entry of an array of objects, or of each array of a dict."""
+    if isinstance(finals, Mapping):
+        return {name: _of_env(inner, env) for name, inner in finals.items()}
+    return finals[env]
+
+
+def _with_final_infos(infos: dict[str, Any]) -> dict[str, Any]:
+    """Put what was said of ended episodes in the place of what was said of the resets after them."""
+    merged = dict(infos)
+    for name, values in infos.get(names.FINAL_INFO, {}).items():
+        said = infos[names.FINAL_INFO].get(f"_{name}")
+        if said is None or isinstance(values, dict):
+            continue
+        merged[name] = values if name not in infos else np.where(_like(said, values), values, infos[name])
+        merged[f"_{name}"] = said | infos.get(f"_{name}", False)
+    return merged
+
+
+def _like(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return mask.reshape(len(mask), *(1,) * (values.ndim - 1))

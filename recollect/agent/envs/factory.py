@@ -1,0 +1,94 @@
+"""`VecEnvFactory`: creates the envs of a run, here or in a worker that it was sent to."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import gymnasium as gym
+import torch
+from gymnasium.vector import AutoresetMode
+
+from recollect.agent.envs.seeds import derive_seeds
+from recollect.agent.envs.spaces import check_spaces
+from recollect.agent.envs.vectors import BUILDERS, VectorPlan, env_fns_of
+from recollect.checks import check_count
+from recollect.errors import ConfigError, closest
+
+if TYPE_CHECKING:
+    from recollect.agent.envs.vec_env import VecEnv
+
+_MODES: Final = ("train", "test")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class VecEnvFactory:
+    """Creates `VecEnv` instances of one configuration; each worker's envs have seeds of their own.
+
+    Attributes
+    ----------
+    vec_env_class : type
+        What is created.
+    env_fn, env_kwargs, vec_env_size, kind, autoreset_mode, seed, max_consecutive_failures
+        As in `VecEnv.create_factory`.
+    """
+
+    vec_env_class: "type[VecEnv]"
+    env_fn: Callable[..., Any] | str
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    vec_env_size: int = 1
+    kind: str = "sync"
+    autoreset_mode: AutoresetMode | str | None = None
+    seed: int = 0
+    max_consecutive_failures: int = 5
+
+    def __post_init__(self) -> None:
+        if not callable(self.env_fn) and not isinstance(self.env_fn, str):
+            raise ConfigError(f"env_fn must be callable or an id, got {self.env_fn!r}")
+        if self.kind not in BUILDERS:
+            raise ConfigError(f"there is no kind {self.kind!r} of vector env; {closest(str(self.kind), BUILDERS)}")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+        check_count("vec_env_size", self.vec_env_size)
+        check_count("max_consecutive_failures", self.max_consecutive_failures)
+        self._plan(self.vec_env_size)
+
+    def __call__(
+        self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = "train"
+    ) -> "VecEnv":
+        """Create the envs of one worker, for training or for tests."""
+        seeds = self.seeds(index_worker, index_parent, mode)
+        plan = self._plan(self.vec_env_size)
+        vector = BUILDERS[self.kind](plan, seeds)
+        return self.vec_env_class(vector, device, seeds=seeds, env_fns=env_fns_of(self.kind, plan))
+
+    def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = "train") -> list[int]:
+        """Seeds of one worker's envs, from the run's seed and the worker's place."""
+        if mode not in _MODES:
+            raise ConfigError(f"mode must be one of {_MODES}, got {mode!r}")
+        return derive_seeds([self.seed, index_parent, index_worker, _MODES.index(mode)], self.vec_env_size)
+
+    def spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
+        """Observation and action space of one env."""
+        plan = self._plan(1)
+        env_fns = env_fns_of(self.kind, plan)
+        env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](plan, [0])
+        env.close()
+        prefix = "" if env_fns else "single_"
+        found = getattr(env, f"{prefix}observation_space"), getattr(env, f"{prefix}action_space")
+        check_spaces(*found)
+        return found
+
+    def _plan(self, num_envs: int) -> VectorPlan:
+        try:
+            mode = None if self.autoreset_mode is None else AutoresetMode(self.autoreset_mode)
+        except ValueError:
+            known = ", ".join(repr(each.value) for each in AutoresetMode)
+            raise ConfigError(f"autoreset_mode must be one of {known}, got {self.autoreset_mode!r}") from None
+        return VectorPlan(self.env_fn, self.env_kwargs, num_envs, mode, self.max_consecutive_failures)
+
+    def __repr__(self) -> str:
+        name = self.env_fn if isinstance(self.env_fn, str) else getattr(self.env_fn, "__name__", repr(self.env_fn))
+        options = f", env_kwargs={dict(self.env_kwargs)}" if self.env_kwargs else ""
+        return (
+            f"VecEnvFactory({name!r}{options}, vec_env_size={self.vec_env_size}, kind={self.kind!r}, seed={self.seed})"
+        )

@@ -1,0 +1,71 @@
+"""`FaultTolerantVector`: a vector env of its own making, built anew as a whole when it raises."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from recollect.agent.envs import infos as names
+from recollect.agent.envs.failures import Rebuilding
+from recollect.agent.envs.step import VectorEnv
+from recollect.errors import ConfigError
+
+
+class FaultTolerantVector(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+    """A vector env that is built anew when it raises in `step` or `reset`; every env then loses its episode.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the vector env.
+    mode : AutoresetMode or None
+        How it begins new episodes, if it does not say so itself.
+    max_consecutive_failures : int
+        One more without a good step in between is an `EnvError`.
+    """
+
+    def __init__(
+        self, build: Callable[[], VectorEnv], mode: AutoresetMode | None, max_consecutive_failures: int
+    ) -> None:
+        super().__init__(build())
+        self._rebuilding = Rebuilding(build, max_consecutive_failures)
+        said = self.env.metadata.get(names.AUTORESET_MODE)
+        if mode is not None and said is not None and AutoresetMode(said) is not mode:
+            raise ConfigError(
+                f"{self.env!r} begins new episodes in the mode {AutoresetMode(said).value!r}, got "
+                f"autoreset_mode={mode.value!r}; leave it out"
+            )
+        self.metadata = {**self.env.metadata, names.AUTORESET_MODE: said or mode}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        try:
+            obs, reward, terminated, truncated, infos = self.env.step(actions)
+        except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
+            obs, infos = self._rebuild(error, np.ones(self.num_envs, np.bool_))
+            none = np.zeros(self.num_envs, np.bool_)
+            return obs, np.zeros(self.num_envs, np.float32), none, none, infos
+        self._rebuilding.num_consecutive = 0
+        ends = np.array(terminated, np.bool_), np.array(truncated, np.bool_)
+        return obs, np.array(reward, np.float32), *ends, infos
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        first = seed[0] if isinstance(seed, list) else seed
+        self._rebuilding.remember(first)
+        try:
+            return self.env.reset(seed=first, options=None if options is None else dict(options))
+        except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
+            mask = (options or {}).get(names.RESET_MASK, np.ones(self.num_envs, np.bool_))
+            return self._rebuild(error, ~mask)
+
+    def _rebuild(self, error: Exception, episodes_lost: np.ndarray) -> tuple[Any, dict[str, Any]]:
+        self.env, obs, infos = self._rebuilding.rebuild(self.env, error)
+        # One failure took all envs along: it is counted with the first.
+        counts = np.zeros(self.num_envs, np.int64)
+        counts[0] = infos[names.NUM_FAILURES]
+        failure = np.full(self.num_envs, infos[names.LAST_FAILURE], object)
+        infos |= {names.NUM_FAILURES: counts, names.LAST_FAILURE: failure, names.EPISODE_LOST: episodes_lost}
+        return obs, infos

@@ -1,0 +1,56 @@
+"""Which spaces envs may have, and how actions are handed to them."""
+
+from typing import Any, Final
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from recollect.errors import ConfigError, SchemaError
+
+_PLAIN: Final = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+_PLAIN_NAMES: Final = ", ".join(kind.__name__ for kind in _PLAIN)
+
+
+def check_spaces(observation_space: gym.Space[Any], action_space: gym.Space[Any]) -> None:
+    """Refuse an env whose observations or actions no actor understands."""
+    if not isinstance(action_space, _PLAIN):
+        raise ConfigError(f"the action space is {action_space}; it must be one of {_PLAIN_NAMES}")
+    _check_observation_space(observation_space)
+
+
+def _check_observation_space(space: gym.Space[Any]) -> None:
+    if isinstance(space, gym.spaces.Dict):
+        for inner in space.values():
+            _check_observation_space(inner)
+    elif not isinstance(space, _PLAIN):
+        raise ConfigError(
+            f"the observation space has the part {space}; it must be one of {_PLAIN_NAMES}, or a Dict of them: "
+            "wrap the env, for instance in gymnasium.wrappers.FlattenObservation"
+        )
+
+
+class ActionFormat:
+    """Gives actions the shape and dtype that a vector env takes.
+
+    Parameters
+    ----------
+    space : gymnasium.Space
+        The action space of one env.
+    num_envs : int
+        How many envs.
+    """
+
+    def __init__(self, space: gym.Space[Any], num_envs: int) -> None:
+        if space.shape is None or space.dtype is None:
+            raise ConfigError(f"the action space is {space}; it must have a shape and a dtype")
+        self._shape = (num_envs, *space.shape)
+        self._dtype = np.dtype(space.dtype)
+
+    def __call__(self, action: torch.Tensor | np.ndarray) -> np.ndarray:
+        """Turn actions `[num_envs, numbers]`, in the env's units, into an array `[num_envs, ...]`."""
+        array = action.detach().cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
+        try:
+            return array.reshape(self._shape).astype(self._dtype, copy=False)
+        except ValueError:
+            raise SchemaError(f"actions must fit the shape {self._shape}, got {array.shape}") from None

@@ -1,0 +1,176 @@
+"""`VecEnv`: environments that are stepped together."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+
+from recollect.agent.envs.autoreset import driver_of
+from recollect.agent.envs.factory import VecEnvFactory
+from recollect.agent.envs.seeds import derive_seeds
+from recollect.agent.envs.spaces import ActionFormat, check_spaces
+from recollect.agent.envs.step import Observation, Step, VectorEnv
+from recollect.agent.envs.vectors import close_vector
+from recollect.errors import EnvError
+
+
+class VecEnv:
+    """Environments that are stepped together, whatever kind of vector env they are in.
+
+    Every step is a true transition: `Step.next_obs` is what the action led to, also where an episode
+    ended, and `Step.obs` what to act on next. Rows that are no transition are marked in `Step.skip`. Envs
+    that fail are built anew.
+
+    Parameters
+    ----------
+    vector : gymnasium.vector.VectorEnv
+        The envs.
+    device : torch.device or str
+        Device of the agent that acts in them; observations stay NumPy arrays.
+    seeds : sequence of int, optional
+        Seeds of the first reset, one for each env.
+    env_fns : sequence of callable, optional
+        What makes each single env.
+
+    Examples
+    --------
+    >>> factory, action_space, obs_space = VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=1)
+    >>> envs = factory("cpu", index_worker=0, index_parent=0)
+    >>> envs.reset().shape
+    (2, 4)
+    >>> envs.step(np.array([[0], [1]])).reward
+    array([[1.],
+           [1.]], dtype=float32)
+    >>> envs.close()
+    """
+
+    def __init__(
+        self,
+        vector: VectorEnv,
+        device: torch.device | str = "cpu",
+        *,
+        seeds: Sequence[int] | None = None,
+        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]] = (),
+    ) -> None:
+        check_spaces(vector.single_observation_space, vector.single_action_space)
+        self.device = torch.device(device)
+        self.num_envs = vector.num_envs
+        self.observation_space = vector.single_observation_space
+        self.action_space = vector.single_action_space
+        self.env_fns = list(env_fns)
+        self._driver = driver_of(vector)
+        self._format = ActionFormat(self.action_space, self.num_envs)
+        self._seeds = self._first_seeds = None if seeds is None else list(seeds)
+        self._is_closed = False
+
+    @classmethod
+    def create_factory(
+        cls,
+        env_fn: Callable[..., Any] | str,
+        env_kwargs: Mapping[str, Any] | None = None,
+        vec_env_size: int = 1,
+        *,
+        kind: str = "sync",
+        autoreset_mode: AutoresetMode | str | None = None,
+        seed: int = 0,
+        max_consecutive_failures: int = 5,
+    ) -> tuple[VecEnvFactory, gym.Space[Any], gym.Space[Any]]:
+        """Return a function that creates `VecEnv` instances, and the spaces of one env.
+
+        Parameters
+        ----------
+        env_fn : callable or str
+            `env_fn(**env_kwargs)` makes one env. For the kinds "native" and "envpool" it makes the vector
+            env, and gets `num_envs` too (and `seed`, one for each env, for "envpool"). Or an id.
+        env_kwargs : mapping, optional
+            Options of the env.
+        vec_env_size : int
+            How many envs.
+        kind : {"sync", "async", "native", "envpool"}
+            Envs that take turns, that run in processes, that are one vector env, or EnvPool's.
+        autoreset_mode : AutoresetMode or str, optional
+            How the vector env begins new episodes. The steps are the same in every mode.
+        seed : int
+            Seed of the run.
+        max_consecutive_failures : int
+            One more without a good step in between is an `EnvError`.
+
+        Returns
+        -------
+        factory : VecEnvFactory
+            Called as `factory(device, index_worker, index_parent, mode)`.
+        action_space, obs_space : gymnasium.Space
+            Those of one env.
+        """
+        factory = VecEnvFactory(
+            vec_env_class=cls,
+            env_fn=env_fn,
+            env_kwargs=dict(env_kwargs or {}),
+            vec_env_size=vec_env_size,
+            kind=kind,
+            autoreset_mode=autoreset_mode,
+            seed=seed,
+            max_consecutive_failures=max_consecutive_failures,
+        )
+        obs_space, action_space = factory.spaces()
+        return factory, action_space, obs_space
+
+    @property
+    def num_failures(self) -> int:
+        """How often an env failed so far."""
+        return self._driver.failures.num_failures
+
+    def reset(self) -> Observation:
+        """Begin an episode in every env; the first time with the seeds, later with what follows from them.
+
+        Returns
+        -------
+        array or dict of arrays [num_envs, ...]
+            The first observations.
+        """
+        seeds, self._seeds = self._seeds, None
+        try:
+            return self._driver.reset(seeds)
+        except (EOFError, ConnectionError) as error:
+            raise _lost_process(error) from error
+
+    def reseed(self, number: int) -> None:
+        """Let the next reset have new seeds, from the first ones and `number`: how far a run had come, say."""
+        if self._first_seeds is not None:
+            self._seeds = derive_seeds([*self._first_seeds, number], self.num_envs)
+
+    def step(self, action: torch.Tensor | np.ndarray) -> Step:
+        """Step every env.
+
+        Parameters
+        ----------
+        action : tensor or array [num_envs, numbers]
+            In the env's units: floats for Box; for Discrete one index each.
+        """
+        try:
+            return self._driver.step(self._format(action))
+        except (EOFError, ConnectionError) as error:
+            raise _lost_process(error) from error
+
+    def render(self) -> Any:
+        """What the envs draw, a frame each, if they were made with a `render_mode`."""
+        return self._driver.vector.render()
+
+    def close(self) -> None:
+        """Free what the envs hold; closing twice does nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            close_vector(self._driver.vector)
+
+    def __repr__(self) -> str:
+        return f"VecEnv({self._driver.vector!r}, num_envs={self.num_envs})"
+
+
+def _lost_process(error: Exception) -> EnvError:
+    return EnvError(
+        f"the process of an env is gone ({type(error).__name__}): it was killed, or the machine ran out of memory; "
+        "use fewer envs, or kind='sync' to see what happens"
+    )

@@ -1,0 +1,116 @@
+"""Snapshots of off-policy storages: steps, priorities and the generator, so that a loaded one draws the same."""
+
+from os import PathLike
+from typing import Any, Final
+
+from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
+from recollect.agent.storages.off_policy.per_buffer import PERBuffer
+from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
+from recollect.errors import StorageError
+
+_GENERATOR: Final = "generator"
+_ERRORS: Final = "errors"
+_ETA: Final = "eta"
+_WINDOW: Final = "window"
+_PACE: Final = "pace"
+
+
+class StorageSnapshot:
+    """A folder that one storage is written to again and again, each time only what is new.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where; made when first written.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._snapshot = Snapshot(folder)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a snapshot is there, damaged or not."""
+        return self._snapshot.exists
+
+    def save(self, storage: ReplayBuffer) -> None:
+        """Write a storage; if that fails, the snapshot before it is still there. An empty one is not written."""
+        with storage._store.lock:
+            if storage._store.is_built:
+                self._snapshot.write(storage._store, Extras(_state(storage), _slot_arrays(storage)))
+
+    def load(self, storage: ReplayBuffer) -> None:
+        """Fill a storage from the snapshot, the newest steps if it has not room for all.
+
+        The storage's parameters stay its own: a snapshot may be read with another alpha or n_step.
+        """
+        with storage._store.lock:
+            extras = self._snapshot.read(storage._store)
+            try:
+                _restore(storage, extras)
+            except (KeyError, TypeError, ValueError) as error:
+                raise StorageError(
+                    f"the snapshot in {self._snapshot.folder} is of another kind of storage than "
+                    f"{type(storage).__name__}"
+                ) from error
+
+
+def save_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
+    """Write a storage to a folder, whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from recollect import PERBuffer
+    >>> memory = PERBuffer.standalone(100, alpha=0.6, seed=1)
+    >>> obs, flag = np.zeros((1, 3), np.float32), np.zeros(1, bool)
+    >>> memory.add(obs, obs, np.ones(1), obs + 1, flag, flag)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_storage(memory, folder)
+    ...     other = PERBuffer.standalone(100, alpha=0.6)
+    ...     load_storage(other, folder)
+    >>> len(other)
+    1
+    """
+    StorageSnapshot(folder).save(storage)
+
+
+def load_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
+    """Fill a storage from a folder that `save_storage` wrote; what it held before is gone."""
+    StorageSnapshot(folder).load(storage)
+
+
+def cut_streams(storage: ReplayBuffer) -> None:
+    """Say that what is stored next does not follow on what is stored last: the envs have begun anew."""
+    store = storage._store
+    with store.lock:
+        if store.is_built:
+            for source in store.sources:
+                store.ring.cut(store.lane_of(source), store.num_envs)
+
+
+def _state(storage: ReplayBuffer) -> dict[str, Any]:
+    state: dict[str, Any] = {_GENERATOR: storage._rng.bit_generator.state}
+    if isinstance(storage, EREBuffer):
+        state |= {_ETA: storage.eta, _WINDOW: storage._recent.state(), _PACE: storage._pace.state()}
+    return state
+
+
+def _slot_arrays(storage: ReplayBuffer) -> dict[str, Any]:
+    if isinstance(storage, PERBuffer):
+        assert storage.tree is not None
+        return {_ERRORS: storage.tree.errors}
+    return {}
+
+
+def _restore(storage: ReplayBuffer, extras: Extras) -> None:
+    storage._rng.bit_generator.state = extras.state[_GENERATOR]
+    if isinstance(storage, PERBuffer):
+        assert storage.tree is not None
+        storage.tree.errors[:] = extras.slot_arrays[_ERRORS]
+        storage.tree.rescale(storage.alpha, storage.epsilon)
+    if isinstance(storage, EREBuffer):
+        storage._recent.eta = extras.state[_ETA]
+        storage._recent.load_state(extras.state[_WINDOW])
+        storage._pace.load_state(extras.state[_PACE])

@@ -1,0 +1,179 @@
+"""`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
+
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Self
+
+from recollect.config import RunConfig, build, resolve
+from recollect.learner import Learner
+from recollect.predictor import Predictor
+from recollect.runs.directory import RunDirectory
+from recollect.runs.progress import make_progress
+from recollect.runs.saving import Saves
+from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.scheme import Scheme
+
+_STORAGE: Final = "storage"
+
+
+class Agent:
+    """An agent that learns, is evaluated, acts, and can be saved.
+
+    Parameters
+    ----------
+    algo : str
+        Name of the algorithm; `recollect list algorithms` shows them.
+    env : str
+        Id of the environment.
+    storage : str, optional
+        Name of the storage; by default that of the preset, or the plainest one.
+    seed : int, optional
+        Seed of everything.
+    num_envs : int, optional
+        Environments that are stepped together.
+    preset : str
+        Name of a preset; "auto" for the one of this algorithm and environment, if there is one, "none"
+        for none.
+    **options
+        Options of the parts by name, such as `n_step=3`, or with the part where several have it:
+        `**{"storage.size": 10_000}`.
+
+    Examples
+    --------
+    >>> agent = Agent("sac", "Pendulum-v1", storage="per", n_step=3, seed=1)
+    >>> agent.learn(20_000)  # doctest: +SKIP
+    >>> print(agent.evaluate(episodes=100))  # doctest: +SKIP
+    -149.3 ± 8.1 over 100 episodes
+    """
+
+    def __init__(
+        self,
+        algo: str,
+        env: str,
+        storage: str | None = None,
+        *,
+        seed: int | None = None,
+        num_envs: int | None = None,
+        preset: str = "auto",
+        **options: Any,
+    ) -> None:
+        given = {_STORAGE: storage, "seed": seed, "num_envs": num_envs}
+        overrides = {name: value for name, value in given.items() if value is not None} | options
+        self._set_up(resolve(algo, env, preset=preset, overrides=overrides))
+
+    def _set_up(self, config: RunConfig) -> None:
+        self.config = config
+        self.scheme: Scheme = build(config)
+        self._predictor = Predictor(self.scheme.algo, self.scheme.actor)
+        self._elapsed_s = 0.0
+
+    @classmethod
+    def from_config(cls, config: RunConfig) -> Self:
+        """Make an agent as a config says."""
+        agent = cls.__new__(cls)
+        agent._set_up(config)
+        return agent
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> Self:
+        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning."""
+        run = RunDirectory.open(folder)
+        agent = cls.from_config(RunConfig.load(run.config_file))
+        agent._elapsed_s = Saves(run).restore(agent.scheme)
+        return agent
+
+    @property
+    def num_steps(self) -> int:
+        """Env steps learned from so far."""
+        return self.scheme.num_steps
+
+    def learn(self, steps: int, *, log_dir: str | PathLike[str] | None = None, progress: bool = False) -> Self:
+        """Learn for some more env steps, over all environments together.
+
+        After Ctrl-C the agent is as it was after the last complete update, and can go on.
+
+        Parameters
+        ----------
+        steps : int
+            How many; up to an update stage more, because stages are not cut short.
+        log_dir : path-like, optional
+            Folder of a new run to keep metrics and checkpoints in.
+        progress : bool
+            Show how it goes.
+        """
+        target_steps = self.num_steps + steps
+        learner = Learner(self.scheme, target_steps, log_dir, config=self.config.to_document())
+        learner.elapsed_s = self._elapsed_s
+        try:
+            self._run(learner, progress)
+        finally:
+            self._elapsed_s = learner.elapsed_s
+            learner.close()
+        return self
+
+    def evaluate(self, episodes: int | None = None) -> Evaluation:
+        """Act without exploration for some episodes, by default as many as the algorithm's config says."""
+        num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
+        return self.scheme.col_worker.evaluate_episodes(num_episodes)
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Choose an action for an observation, or actions for a batch of them.
+
+        A recurrent agent remembers the observations before; call `begin_episode` where one begins.
+
+        Parameters
+        ----------
+        obs : array or dict of arrays
+            As the environment gives it, or several with an axis more in front.
+        deterministic : bool
+            Take the most likely action, without exploration.
+
+        Returns
+        -------
+        action
+            As the environment takes it: an int for a Discrete action space, else an array.
+        """
+        return self._predictor.predict(obs, deterministic)
+
+    def begin_episode(self) -> None:
+        """Forget what was observed before; only a recurrent agent remembers anything."""
+        self._predictor.begin_episode()
+
+    def save(self, folder: str | PathLike[str], *, with_storage: bool = False) -> Path:
+        """Write a checkpoint to a folder, for `load`; with the replay only if asked for.
+
+        Parameters
+        ----------
+        folder : path-like
+            A new one, or one that this agent was saved in before.
+        with_storage : bool
+            Save the replay too, so that learning can go on at once.
+        """
+        run = RunDirectory(folder)
+        if not run.exists:
+            run = RunDirectory.create(folder, self.config.to_document())
+        return Saves(run, with_storage=with_storage).write(self.scheme, self._elapsed_s)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.scheme.stop()
+
+    def _run(self, learner: Learner, progress: bool) -> None:
+        """Learn to the end; save where there is a place for it, also when interrupted."""
+        try:
+            if progress:
+                with make_progress(learner.target_steps) as display:
+                    while not learner.done():
+                        learner.step()
+                        display.update(learner)
+            else:
+                while not learner.done():
+                    learner.step()
+        except KeyboardInterrupt:
+            self._save(learner)
+            raise
+        self._save(learner)
+
+    def _save(self, learner: Learner) -> None:
+        if learner.run is not None:
+            learner.save_checkpoint()

@@ -1,0 +1,252 @@
+"""`Learner`: drives a scheme, keeps the score, and saves it."""
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from recollect import keys
+from recollect.checks import check_count
+from recollect.errors import ConfigError, NotFiniteError
+from recollect.runs import metrics
+from recollect.runs.directory import RunDirectory
+from recollect.runs.interrupts import held_back
+from recollect.runs.rates import Rates
+from recollect.runs.recorder import Recorder
+from recollect.runs.writers import MetricWriter
+from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.scheme import Scheme
+
+_LOG = logging.getLogger(__name__)
+_ROWS_A_RUN: Final = 200
+_CHECKPOINTS_A_RUN: Final = 10
+
+
+class Learner:
+    """Trains an agent, one update stage at a time.
+
+    Parameters
+    ----------
+    scheme : Scheme
+        The workers.
+    target_steps : int
+        Env steps to train for, over all environments together, those of earlier trainings included. It may
+        become up to an update stage more, because stages are not cut short.
+    log_dir : path-like, optional
+        Folder of the run. Without one nothing is written.
+    config : mapping, optional
+        The resolved config, to be kept with the run.
+    command : str, optional
+        What was typed to start the run, to be kept with it.
+    log_every, checkpoint_every : int, optional
+        Env steps between rows of metrics, and between checkpoints; by default 200 and 10 a run.
+    save_storage : bool
+        Save the replay with checkpoints.
+    writers : sequence of MetricWriter
+        Who gets the metrics beside the run's CSV file and TensorBoard.
+    resume : bool
+        Go on with the run in `log_dir` from its newest checkpoint.
+
+    Examples
+    --------
+    >>> learner = Learner(scheme, 20_000, "runs/pendulum")  # doctest: +SKIP
+    >>> while not learner.done():  # doctest: +SKIP
+    ...     learner.step()
+    >>> learner.save_checkpoint()  # doctest: +SKIP
+    >>> learner.stop()  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        target_steps: int,
+        log_dir: str | PathLike[str] | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        command: str | None = None,
+        log_every: int | None = None,
+        checkpoint_every: int | None = None,
+        save_storage: bool = True,
+        writers: Sequence[MetricWriter] = (),
+        resume: bool = False,
+    ) -> None:
+        self.scheme = scheme
+        self.target_steps = check_count("target_steps", target_steps)
+        self.last_evaluation: Evaluation | None = None
+        self.elapsed_s = 0.0
+        self._rates = Rates()
+        self._recorder: Recorder | None = None
+        if log_dir is not None:
+            self._recorder = Recorder(
+                RunDirectory.open(log_dir) if resume else RunDirectory.create(log_dir, config, command),
+                log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
+                checkpoint_every=_interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN),
+                with_storage=save_storage,
+                writers=writers,
+            )
+        if resume:
+            self.elapsed_s = self._recording().restore(scheme)
+        self._next_test = self._following_test()
+
+    @property
+    def num_steps(self) -> int:
+        """Env steps so far."""
+        return self.scheme.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Network updates so far."""
+        return self.scheme.num_updates
+
+    @property
+    def run(self) -> RunDirectory | None:
+        """Where the run is kept, if anywhere."""
+        return None if self._recorder is None else self._recorder.run
+
+    def done(self) -> bool:
+        """Whether the target is reached."""
+        return self.num_steps >= self.target_steps
+
+    def step(self) -> None:
+        """Run one update stage; evaluate, log and save where that is due.
+
+        Ctrl-C is held back until the stage is whole, a second one is not. Either way the learner can
+        be saved then, and go on.
+        """
+        begin = time.perf_counter()
+        try:
+            with held_back():
+                self.scheme.update_worker.step()
+        except NotFiniteError as error:
+            raise self._explained(error) from error
+        finally:
+            self.elapsed_s += time.perf_counter() - begin
+            self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
+        if self.num_updates >= self._next_test:
+            self.evaluate()
+            self._next_test = self._following_test()
+        if self._recorder is not None:
+            self._recorder.follow(self)
+
+    def evaluate(self, num_episodes: int | None = None) -> Evaluation:
+        """Test the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
+        num_episodes = self.scheme.algo.num_test_episodes if num_episodes is None else num_episodes
+        self.last_evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
+        return self.last_evaluation
+
+    def get_metrics(self) -> dict[str, float]:
+        """Return what is known of the training, by the names in `recollect.runs.metrics`."""
+        steps_per_s, updates_per_s = self._rates.per_second()
+        episodes, storage = self.scheme.col_worker.episodes, self.scheme.storage
+        found: dict[str, float | None] = {
+            metrics.STEPS: self.num_steps,
+            metrics.UPDATES: self.num_updates,
+            metrics.EPISODES: episodes.num_episodes,
+            metrics.ELAPSED_S: self.elapsed_s,
+            metrics.STEPS_PER_S: steps_per_s,
+            metrics.UPDATES_PER_S: updates_per_s,
+            metrics.TRAIN_RETURN: episodes.mean_return,
+            metrics.TRAIN_LENGTH: episodes.mean_length,
+            metrics.TRAIN_SUCCESS: episodes.success_rate,
+            metrics.STORAGE_SIZE: len(storage),
+            metrics.STORAGE_CAPACITY: storage.max_size * self.scheme.num_envs,
+            metrics.STORAGE_BYTES: storage.num_bytes,
+            metrics.ENV_FAILURES: self.scheme.col_worker.envs_train.num_failures,
+        }
+        found |= _of_evaluation(self.last_evaluation)
+        found |= _of_updates(self.scheme.update_worker.recent_updates)
+        return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
+
+    def print_info(self) -> None:
+        """Log one line on how the training goes."""
+        found = self.get_metrics()
+        train_return = found.get(metrics.TRAIN_RETURN, math.nan)
+        _LOG.info(
+            "%d of %d steps, %d updates, return %.1f, %.0f steps/s",
+            self.num_steps,
+            self.target_steps,
+            self.num_updates,
+            train_return,
+            found[metrics.STEPS_PER_S],
+        )
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm."""
+        self.scheme.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self._next_test = self._following_test()
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage."""
+        self.scheme.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def save_model(self, path: str | PathLike[str]) -> None:
+        """Write the actor's weights as safetensors."""
+        self.scheme.actor.save(path)
+
+    def save_checkpoint(self) -> Path:
+        """Write the present metrics and a checkpoint into the run's folder, and return the checkpoint's."""
+        recorder = self._recording()
+        recorder.write_row(self)
+        return recorder.save(self)
+
+    def close(self) -> None:
+        """Close the run's files; the scheme can go on with another learner."""
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def stop(self) -> None:
+        """Close environments and files; what is not saved is lost."""
+        self.scheme.stop()
+        self.close()
+
+    def _recording(self) -> Recorder:
+        if self._recorder is None:
+            raise ConfigError("the learner has no folder to save to or resume from; give log_dir")
+        return self._recorder
+
+    def _following_test(self) -> float:
+        """Number of updates at which to evaluate next."""
+        every = self.scheme.algo.test_every
+        return (self.num_updates // every + 1) * every if every else math.inf
+
+    def _explained(self, error: NotFiniteError) -> NotFiniteError:
+        """Say what can be looked at, and what can be gone on from."""
+        batch = self.scheme.grad_worker.offending_batch
+        if self._recorder is None or batch is None:
+            return error
+        path = self._recorder.save_batch(batch)
+        good = self._recorder.run.checkpoints.paths()
+        last = f"the last good checkpoint is {good[-1]}" if good else "there was no checkpoint yet"
+        return NotFiniteError(f"{error}. The batch is in {path}; {last}")
+
+
+def _interval(name: str, given: int | None, default: int) -> int:
+    return max(1, default) if given is None else check_count(name, given)
+
+
+def _of_evaluation(evaluation: Evaluation | None) -> dict[str, float | None]:
+    if evaluation is None:
+        return {}
+    return {
+        metrics.EVAL_RETURN: evaluation.mean,
+        metrics.EVAL_STANDARD_ERROR: evaluation.standard_error,
+        metrics.EVAL_LENGTH: float(np.mean(evaluation.lengths)),
+        metrics.EVAL_SUCCESS: evaluation.success_rate,
+        metrics.EVAL_EPISODES: len(evaluation.returns),
+    }
+
+
+def _of_updates(updates: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Means over recent updates of the numbers that algorithm and storage report."""
+    values: dict[str, list[float]] = {}
+    for info in updates:
+        for part, prefix in ((keys.ALGORITHM, metrics.ALGORITHM_PREFIX), (keys.STORAGE, metrics.STORAGE_PREFIX)):
+            for name, value in info.get(part, {}).items():
+                if name != keys.ERRORS:
+                    values.setdefault(prefix + name, []).append(float(value))
+    return {name: float(np.mean(numbers)) for name, numbers in values.items()}

@@ -1,0 +1,78 @@
+"""`Predictor`: actions for observations, one or many, as an environment gives and takes them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+
+from recollect.agent.actors.spaces import map_observation
+from recollect.agent.envs.spaces import ActionFormat
+from recollect.errors import SchemaError
+
+
+class Predictor:
+    """Acts with a trained actor, outside of any training.
+
+    Parameters
+    ----------
+    algo : Algorithm
+        Chooses the actions.
+    actor : Actor
+        Its actor.
+    """
+
+    def __init__(self, algo: Any, actor: Any) -> None:
+        self._algo = algo
+        self._actor = actor
+        self._memory: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def begin_episode(self) -> None:
+        """Forget what was observed before; only a recurrent actor remembers anything."""
+        self._memory = None
+
+    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+        """Choose an action for an observation, or actions for a batch of them."""
+        arrays = _as_arrays(obs, self._actor.obs_space)
+        is_single = _is_single(arrays, self._actor.obs_space)
+        if is_single:
+            arrays = map_observation(lambda array: array[None], arrays)
+        rhs, done = self._remembered(arrays)
+        _, action, rhs, _ = self._algo.acting_step(arrays, rhs, done, deterministic)
+        self._memory = rhs, torch.zeros_like(done)
+        actions = ActionFormat(self._actor.action_space, len(action))(action)
+        if not is_single:
+            return actions
+        return actions[0].item() if isinstance(self._actor.action_space, gym.spaces.Discrete) else actions[0]
+
+    def _remembered(self, arrays: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Hidden states and flags for this batch; those of the last one, if it had as many rows."""
+        _, rhs, done = self._actor.actor_initial_states(arrays)
+        if self._memory is not None and len(self._memory[0]) == len(rhs):
+            return self._memory
+        return rhs, done
+
+
+def _as_arrays(obs: Any, space: gym.Space[Any]) -> Any:
+    if not isinstance(space, gym.spaces.Dict):
+        return np.asarray(obs, space.dtype)
+    if not isinstance(obs, Mapping) or not set(space) <= set(obs):
+        found = sorted(obs) if isinstance(obs, Mapping) else type(obs).__name__
+        raise SchemaError(f"an observation must be a dict with {sorted(space)}, got {found}")
+    return {name: _as_arrays(obs[name], inner) for name, inner in space.items()}
+
+
+def _is_single(arrays: Any, space: gym.Space[Any]) -> bool:
+    """Whether this is one observation and not a batch; refuses what is neither."""
+    if isinstance(space, gym.spaces.Dict):
+        kinds = {_is_single(arrays[name], inner) for name, inner in space.items()}
+        if len(kinds) > 1:
+            raise SchemaError("some entries of the observation are single and others are batches; give one kind")
+        return kinds.pop()
+    shape = space.shape or ()
+    if arrays.shape == shape:
+        return True
+    if arrays.shape[1:] != shape or arrays.ndim == 0:
+        raise SchemaError(f"an observation must have the shape {shape}, or [batch, *{shape}], got {arrays.shape}")
+    return False

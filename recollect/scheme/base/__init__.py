@@ -1,0 +1,1 @@
+"""What all workers have in common."""

@@ -1,0 +1,314 @@
+"""`CWorker`: acts in environments, stores what happens, and evaluates."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.envs.step import Step
+from recollect.errors import ConfigError, WorkerError, closest
+from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.components import REPLACEMENTS
+from recollect.scheme.collection.episodes import EpisodeHistory, EpisodeLog
+from recollect.scheme.collection.evaluation import Evaluation, evaluate
+
+Factory = Callable[..., Any]
+Info = dict[str, Any]
+
+_TEST: Final = "test"
+_COUNTERS: Final = ("num_steps", "num_steps_lost", "iter", "actor_version")
+_EPISODES: Final = "episodes"
+
+
+class CWorker(Worker):
+    """Worker that collects data: an actor, a storage, train and test environments.
+
+    Parameters
+    ----------
+    index_worker : int
+        Index of this worker.
+    index_parent : int
+        Index of the gradient worker that it collects for.
+    algo_factory, actor_factory, storage_factory : callable
+        Create the algorithm, the actor and the storage.
+    fraction_samples : float
+        Share of the steps asked for after which collection may be stopped from outside.
+    compress_data_to_send : bool
+        Whether data are to be compressed where they go to another process.
+    train_envs_factory, test_envs_factory : callable, optional
+        Create the environments. Without train environments the worker only evaluates, and the other
+        way round.
+    initial_weights : dict of tensors, optional
+        Weights of the actor to begin with.
+    device : torch.device or str, optional
+        Where to compute; by default a GPU if there is one.
+
+    Attributes
+    ----------
+    actor, algo, storage, envs_train, envs_test
+        The components.
+    iter : int
+        Number of times that data were collected.
+    actor_version : int
+        Number of times that the actor's weights changed.
+    obs, rhs, done
+        Latest observations `[num_envs, ...]`, hidden states `[num_envs, R]`, and whether the
+        observations begin an episode `[num_envs, 1]`.
+    num_steps : int
+        Transitions collected, over all environments.
+    num_steps_lost : int
+        How many of them the present storage has never held.
+    episodes : EpisodeHistory
+        The train episodes that ended.
+    last_evaluation : Evaluation or None
+        What the latest evaluation brought.
+    """
+
+    def __init__(
+        self,
+        index_worker: int,
+        index_parent: int,
+        algo_factory: Factory,
+        actor_factory: Factory,
+        storage_factory: Factory,
+        fraction_samples: float = 1.0,
+        compress_data_to_send: bool = False,
+        train_envs_factory: Factory | None = None,
+        test_envs_factory: Factory | None = None,
+        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(index_worker)
+        self.index_parent = index_parent
+        self.fraction_samples = fraction_samples
+        self.compress_data_to_send = compress_data_to_send
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.iter = 0
+        self.actor_version = 0
+        self.num_steps = 0
+        self.num_steps_lost = 0
+        self.episodes = EpisodeHistory()
+        self.last_evaluation: Evaluation | None = None
+        self._heard: set[str] = set()
+        self._is_mid_step = False
+        self.algo_factory = algo_factory
+        self.train_envs_factory = train_envs_factory
+        self.envs_train = self.make_envs(train_envs_factory)
+        self.envs_test = self.make_envs(test_envs_factory, _TEST)
+        self.actor = self.make_actor(actor_factory)
+        self.algo = algo_factory(self.device, self.actor, self.envs_train or self.envs_test)
+        if initial_weights is not None:
+            self.set_weights(initial_weights)
+        self.storage: Any = None
+        if self.envs_train is not None:
+            self.storage = storage_factory(self.device, self.actor, self.algo, self.envs_train)
+            self.begin_episodes()
+
+    @property
+    def update_every(self) -> int:
+        """Steps of every environment between update stages."""
+        return int(self.algo.update_every)
+
+    def collect_data(self, listen_to: Collection[str] = (), data_to_cpu: bool = True) -> tuple[dict[str, Any], Info]:
+        """Collect for one update stage and hand the data over; the storage is empty then.
+
+        Parameters
+        ----------
+        listen_to : collection of str
+            Words that, once heard, end the collection early.
+        data_to_cpu : bool
+            Hand the data over in CPU memory.
+
+        Returns
+        -------
+        data : dict
+            Steps collected, `[time, num_envs, ...]`.
+        info : dict
+            Time spent and steps taken, and the episodes that ended.
+        """
+        num_before = self.num_steps
+        col_time, _ = self.collect_train_data(listen_to=listen_to)
+        data = self.storage.get_all_buffer_data(data_to_cpu)
+        self.storage.reset()
+        episodes = self.episodes.take_new()
+        info: Info = {
+            keys.COLLECTION: {"time_s": col_time, "num_steps": self.num_steps - num_before},
+            keys.EPISODES: {
+                keys.TRAIN_REWARD: [episode.total_reward for episode in episodes],
+                keys.EPISODE_LENGTH: [episode.num_steps for episode in episodes],
+            },
+        }
+        return data, info
+
+    def collect_train_data(self, num_steps: int | None = None, listen_to: Collection[str] = ()) -> tuple[float, float]:
+        """Step the train environments and store what happens.
+
+        Parameters
+        ----------
+        num_steps : int, optional
+            Steps of every environment; by default `update_every`.
+        listen_to : collection of str
+            Words that, once heard, end the collection, though not before `fraction_samples` of it.
+
+        Returns
+        -------
+        col_time : float
+            Seconds spent.
+        train_perf : float
+            Mean return of recent episodes, NaN before the first one ends.
+        """
+        if self.envs_train is None:
+            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
+        begin = time.perf_counter()
+        if self._is_mid_step:
+            self._begin_anew()
+        num_steps = self.update_every if num_steps is None else num_steps
+        for number in range(num_steps):
+            if self._heard and number >= self.fraction_samples * num_steps and self._heard.intersection(listen_to):
+                break
+            self._take_step()
+        self._heard.clear()
+        self.iter += 1
+        return time.perf_counter() - begin, self.episodes.mean_return
+
+    def hear(self, word: str) -> None:
+        """Take in a word from outside; a collection that listens to it ends early."""
+        self._heard.add(word)
+
+    def evaluate(self) -> float:
+        """Test the present actor, without exploration, and return the mean return; see `last_evaluation`."""
+        return self.evaluate_episodes(self.algo.num_test_episodes).mean
+
+    def evaluate_episodes(self, num_episodes: int) -> Evaluation:
+        """Test the present actor over exactly `num_episodes` episodes."""
+        if self.envs_test is None:
+            raise WorkerError(f"worker {self.index_worker} has no test environments; give test_envs_factory")
+        self.last_evaluation = evaluate(self.algo, self.actor, self.envs_test, num_episodes)
+        return self.last_evaluation
+
+    def set_weights(self, actor_weights: Mapping[str, torch.Tensor]) -> None:
+        """Give the actor other weights."""
+        self.algo.set_weights(actor_weights)
+        self.actor_version += 1
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm."""
+        self.algo.update_algorithm_parameter(parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage."""
+        self.storage.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component by one that `new_component_factory` creates; what refers to the old one follows.
+
+        Parameters
+        ----------
+        component_name : {"actor", "algo", "storage", "envs_train", "envs_test"}
+            Which one.
+        new_component_factory : callable
+            Called as the factory of such a component is.
+        """
+        if component_name not in REPLACEMENTS:
+            raise ConfigError(f"a worker has no component {component_name!r}; {closest(component_name, REPLACEMENTS)}")
+        REPLACEMENTS[component_name](self, new_component_factory)
+
+    def make_actor(self, factory: Factory) -> Any:
+        """Create an actor; every worker's explores in its own way, the first one's as the factory says."""
+        actor = factory(self.device)
+        if self.index_worker or self.index_parent:
+            entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker]
+            actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+        return actor
+
+    def make_envs(self, factory: Factory | None, *mode: str) -> Any:
+        """Create environments that are seeded for this worker; None without a factory."""
+        return None if factory is None else factory(self.device, self.index_worker, self.index_parent, *mode)
+
+    def begin_episodes(self) -> None:
+        """Begin an episode in every train environment."""
+        self.obs, self.rhs, self.done = self.actor.actor_initial_states(self.envs_train.reset())
+        self._log = EpisodeLog(self.envs_train.num_envs)
+        self._is_mid_step = False
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of the collection, apart from the components."""
+        return {**{name: getattr(self, name) for name in _COUNTERS}, _EPISODES: self.episodes.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, with new episodes that are not those of the beginning once more."""
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
+        self.episodes.load_state(state[_EPISODES])
+        self.envs_train.reseed(self.num_steps)
+        self.begin_episodes()
+
+    def stop(self) -> None:
+        """Close the environments."""
+        for envs in (self.envs_train, self.envs_test):
+            if envs is not None:
+                envs.close()
+
+    def _begin_anew(self) -> None:
+        """Replace the train environments after a step was interrupted: nobody knows how far it came."""
+        assert self.train_envs_factory is not None
+        self.replace_agent_component("envs_train", self.train_envs_factory)
+        self.envs_train.reseed(self.num_steps)
+        self.begin_episodes()
+
+    def _take_step(self) -> None:
+        """Act once in every train environment, and store what happened."""
+        self._is_mid_step = True
+        action, clipped_action, rhs, other = self._act()
+        step = self.envs_train.step(clipped_action)
+        ended = step.terminated | step.truncated
+        self.storage.insert_transition(self._sample(step, ended, action, other))
+        self.actor.observe(self.obs, step.reward, ended, self.algo.gamma)
+        self._count(step, ended)
+        self.obs, self.rhs = step.obs, rhs
+        self.done = torch.from_numpy(step.begins.astype(np.float32)).to(self.device)
+        self._is_mid_step = False
+
+    def _act(self) -> tuple[Any, Any, Any, dict[str, Any]]:
+        """Choose actions: the algorithm's, or random ones at the very beginning."""
+        is_random = self.num_steps < self.algo.start_steps
+        rhs, other = self.rhs, {}
+        if not is_random or self.actor.is_recurrent:
+            action, clipped_action, rhs, other = self.algo.acting_step(self.obs, self.rhs, self.done)
+        if is_random:
+            action = self.actor.random_actions(self.envs_train.num_envs)
+            clipped_action = self.actor.to_env(action)
+        return action, clipped_action, rhs, other
+
+    def _sample(self, step: Step, ended: np.ndarray, action: Any, other: Mapping[str, Any]) -> dict[str, Any]:
+        """What the storage takes of one step, `[num_envs, ...]` by key."""
+        sample = {
+            keys.OBS: self.obs,
+            keys.DONE: self.done,
+            keys.ACTION: action,
+            keys.REWARD: step.reward,
+            keys.NEXT_OBS: step.next_obs,
+            keys.NEXT_DONE: ended,
+            keys.NEXT_TERMINATED: step.terminated,
+        }
+        if self.actor.is_recurrent:
+            sample[keys.RHS] = self.rhs
+        if other:
+            sample |= {key: value for key, value in other.items() if key in self.storage.storage_tensors}
+        if step.skip is not None:
+            sample[keys.SKIP] = step.skip
+        if step.cut.any():
+            sample[keys.CUT] = step.cut
+        return sample
+
+    def _count(self, step: Step, ended: np.ndarray) -> None:
+        num_skipped = 0 if step.skip is None else int(np.count_nonzero(step.skip))
+        self.num_steps += len(ended) - num_skipped
+        episodes = self._log.follow(step, ended)
+        if episodes:
+            self.episodes.add(episodes)
+            if hasattr(self.storage, "handle_end_of_episode"):
+                self.storage.handle_end_of_episode()

@@ -1,0 +1,60 @@
+"""How a worker's components are exchanged while it runs: what refers to the old one follows."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from recollect.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recollect.scheme.collection.c_worker import CWorker
+
+Factory = Callable[..., Any]
+
+
+def _replace_actor(worker: "CWorker", factory: Factory) -> None:
+    """The algorithm is created anew with it, because its optimisers hold the weights."""
+    worker.actor = worker.make_actor(factory)
+    worker.storage.actor = worker.actor
+    _replace_algo(worker, worker.algo_factory)
+    worker.begin_episodes()
+
+
+def _replace_algo(worker: "CWorker", factory: Factory) -> None:
+    worker.algo = factory(worker.device, worker.actor, worker.envs_train)
+    worker.algo_factory = factory
+    worker.storage.algorithm = worker.algo
+
+
+def _replace_storage(worker: "CWorker", factory: Factory) -> None:
+    worker.storage = factory(worker.device, worker.actor, worker.algo, worker.envs_train)
+    worker.num_steps_lost = worker.num_steps
+
+
+def _replace_envs_train(worker: "CWorker", factory: Factory) -> None:
+    envs = worker.make_envs(factory)
+    if envs.num_envs != worker.envs_train.num_envs:
+        envs.close()
+        raise ConfigError(
+            f"the storage is made for {worker.envs_train.num_envs} train environments, got {envs.num_envs}; "
+            "make as many"
+        )
+    worker.envs_train.close()
+    worker.envs_train = worker.algo.envs = worker.storage.envs = envs
+    worker.train_envs_factory = factory
+    worker.begin_episodes()
+
+
+def _replace_envs_test(worker: "CWorker", factory: Factory) -> None:
+    envs = worker.make_envs(factory, "test")
+    if worker.envs_test is not None:
+        worker.envs_test.close()
+    worker.envs_test = envs
+
+
+REPLACEMENTS: Final[dict[str, Callable[["CWorker", Factory], None]]] = {
+    "actor": _replace_actor,
+    "algo": _replace_algo,
+    "storage": _replace_storage,
+    "envs_train": _replace_envs_train,
+    "envs_test": _replace_envs_test,
+}

@@ -1,0 +1,130 @@
+"""What episodes brought: their returns and lengths, followed step by step."""
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from recollect.agent.envs.infos import IS_SUCCESS
+from recollect.agent.envs.step import Step
+
+NUM_RECENT_EPISODES: Final = 20
+
+
+class Episode(NamedTuple):
+    """An episode that ended: which env it was in, the sum of its rewards, its steps and whether it succeeded."""
+
+    env: int
+    total_reward: float
+    num_steps: int
+    success: float | None
+
+
+class EpisodeHistory:
+    """The episodes that ended: how many, the latest of them, and those that nobody has asked for yet.
+
+    Attributes
+    ----------
+    num_episodes : int
+        Episodes so far.
+    recent : deque of Episode
+        The latest ones.
+    """
+
+    def __init__(self) -> None:
+        self.num_episodes = 0
+        self.recent: deque[Episode] = deque(maxlen=NUM_RECENT_EPISODES)
+        self._new: list[Episode] = []
+
+    @property
+    def mean_return(self) -> float:
+        """Mean return of recent episodes, NaN before the first one ends."""
+        return _mean([episode.total_reward for episode in self.recent])
+
+    @property
+    def mean_length(self) -> float:
+        """Mean steps of recent episodes, NaN before the first one ends."""
+        return _mean([episode.num_steps for episode in self.recent])
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of recent episodes that succeeded, None where the environment does not say."""
+        successes = [episode.success for episode in self.recent if episode.success is not None]
+        return float(np.mean(successes)) if successes else None
+
+    def add(self, episodes: Sequence[Episode]) -> None:
+        """Take in episodes that ended."""
+        self.num_episodes += len(episodes)
+        self.recent.extend(episodes)
+        self._new.extend(episodes)
+
+    def take_new(self) -> list[Episode]:
+        """Hand over the episodes that ended since the last call."""
+        new, self._new = self._new, []
+        return new
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs."""
+        return {"num_episodes": self.num_episodes, "recent": [list(episode) for episode in self.recent]}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self.num_episodes = int(state["num_episodes"])
+        self.recent = deque((Episode(*values) for values in state["recent"]), maxlen=NUM_RECENT_EPISODES)
+        self._new = []
+
+
+class EpisodeLog:
+    """Follows the episodes of envs that step together.
+
+    Parameters
+    ----------
+    num_envs : int
+        How many envs.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self._rewards = np.zeros(num_envs)
+        self._num_steps = np.zeros(num_envs, np.int64)
+
+    def follow(self, step: Step, ended: np.ndarray) -> list[Episode]:
+        """Take in a step of every env and return the episodes that ended with it.
+
+        Parameters
+        ----------
+        step : Step
+            What the step brought.
+        ended : bool [num_envs, 1]
+            Where it ended an episode.
+        """
+        if step.skip is None:
+            self._rewards += step.reward[:, 0]
+            self._num_steps += 1
+        else:
+            counts = ~step.skip[:, 0]
+            self._rewards += np.where(counts, step.reward[:, 0], 0.0)
+            self._num_steps += counts
+        episodes = [self._episode(step, int(env)) for env in np.flatnonzero(ended[:, 0])] if ended.any() else []
+        if episodes or step.cut.any():
+            self._forget((ended | step.cut)[:, 0])
+        return episodes
+
+    def _episode(self, step: Step, env: int) -> Episode:
+        return Episode(env, float(self._rewards[env]), int(self._num_steps[env]), _success(step.infos, env))
+
+    def _forget(self, envs: np.ndarray) -> None:
+        self._rewards[envs] = 0
+        self._num_steps[envs] = 0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
+
+
+def _success(infos: dict[str, Any], env: int) -> float | None:
+    """What an env says of success; None if it says nothing."""
+    if IS_SUCCESS not in infos or not infos.get(f"_{IS_SUCCESS}", {env: True})[env]:
+        return None
+    return float(infos[IS_SUCCESS][env])

@@ -1,0 +1,1 @@
+"""Gradients: workers that turn stored experience into gradients."""

@@ -1,0 +1,1 @@
+"""Updates: workers that apply gradients."""

@@ -1,0 +1,60 @@
+"""`UWorker`: applies gradients, and so paces the training."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from recollect.scheme.base.worker import Worker
+from recollect.scheme.gradients.g_worker import GWorker
+
+Info = dict[str, Any]
+
+NUM_RECENT_UPDATES: Final = 100
+
+
+class UWorker(Worker):
+    """Worker that applies gradients.
+
+    Parameters
+    ----------
+    index_worker : int
+        Index of this worker.
+    grad_worker : GWorker
+        The worker that computes gradients for it.
+
+    Attributes
+    ----------
+    num_updates : int
+        Updates applied.
+    recent_updates : deque of dict
+        What is known of the latest ones.
+    """
+
+    def __init__(self, index_worker: int, grad_worker: GWorker) -> None:
+        super().__init__(index_worker)
+        self.grad_worker = grad_worker
+        self.num_updates = 0
+        self.recent_updates: deque[Info] = deque(maxlen=NUM_RECENT_UPDATES)
+
+    def step(self) -> None:
+        """Run one update stage: collect, then update as often as the algorithm says."""
+        self.grad_worker.collect()
+        for info in self.grad_worker.compute_gradients():
+            self.grad_worker.algo.apply_gradients()
+            self.grad_worker.col_worker.actor_version += 1
+            self.num_updates += 1
+            self.recent_updates.append(info)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of updates, the algorithm's optimisers included."""
+        return {"num_updates": self.num_updates, "algorithm": self.grad_worker.algo.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self.num_updates = int(state["num_updates"])
+        self.grad_worker.algo.load_state(state["algorithm"])
+        self.recent_updates.clear()
+
+    def stop(self) -> None:
+        """Stop the workers below."""
+        self.grad_worker.stop()

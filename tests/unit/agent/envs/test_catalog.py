@@ -1,0 +1,123 @@
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from recollect.agent.envs import VecEnv, catalog, make_env
+from recollect.errors import ConfigError
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Pretend that modules are not installed."""
+
+    def hide(*modules: str) -> None:
+        monkeypatch.setattr(catalog, "find_spec", lambda name: None if name in modules else find_spec(name))
+
+    return hide
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "extra"),
+    [
+        ("FetchReach-v99", "gymnasium_robotics", "robotics"),
+        ("ALE/Pong-v5", "ale_py", "atari"),
+        ("HalfCheetah-v5", "mujoco", "mujoco"),
+        ("LunarLander-v3", "Box2D", "box2d"),
+    ],
+)
+def test_missing_extra_is_named(without: Any, env_id: str, module: str, extra: str) -> None:
+    without(module)
+    with pytest.raises(ConfigError) as error:
+        make_env(env_id)
+    assert str(error.value) == f"{env_id} needs the extra '{extra}': pip install \"recollect[{extra}]\""
+
+
+def test_missing_envpool_is_named(without: Any) -> None:
+    without("envpool")
+    with pytest.raises(ConfigError, match=r"pip install \"recollect\[envpool\]\""):
+        VecEnv.create_factory("CartPole-v1", kind="envpool")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "hint"),
+    [
+        ("CartPol-v1", "did you mean 'CartPole-v1'?"),
+        ("CartPole-v7", "did you mean 'CartPole-v1'?"),
+        ("Pendulum", "did you mean 'Pendulum-v1'?"),
+        ("recollect/BitFlop-v0", "did you mean 'recollect/BitFlip-v0'?"),
+        ("Xyzzy-v0", "pprint_registry"),
+        ("", "pprint_registry"),
+        ("no_such_module:Env-v0", "cannot be imported"),
+    ],
+)
+def test_unknown_id(env_id: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_env(env_id)
+    assert hint in str(error.value)
+
+
+def test_unknown_pool() -> None:
+    pytest.importorskip("envpool")
+    with pytest.raises(ConfigError, match="EnvPool has no env 'CartPol-v1'; did you mean 'CartPole-v1'"):
+        VecEnv.create_factory("CartPol-v1", kind="envpool")
+
+
+def test_unknown_option() -> None:
+    with pytest.raises(ConfigError, match="CartPole-v1 does not take the options"):
+        make_env("CartPole-v1", gravity_of_the_moon=1.6)
+
+
+def test_ids_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("my_envs")
+    monkeypatch.setitem(__import__("sys").modules, "my_envs", module)
+    gym.register("my/Pole-v0", entry_point="gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=7)
+    try:
+        assert make_env("my_envs:my/Pole-v0").spec.max_episode_steps == 7
+    finally:
+        del gym.registry["my/Pole-v0"]
+
+
+def test_atari_is_prepared() -> None:
+    pytest.importorskip("ale_py")
+    factory, action_space, obs_space = VecEnv.create_factory("ALE/Pong-v5", vec_env_size=2, seed=1)
+    assert (obs_space.shape, obs_space.dtype, action_space.n) == ((4, 84, 84), np.uint8, 6)
+    envs = factory()
+    obs = envs.reset()
+    assert (obs[:, 0] == obs[:, 3]).all(), "the first stack repeats the first frame"
+    for _ in range(4):
+        step = envs.step(np.array([[2], [3]]))
+        assert (step.next_obs[:, :3] == obs[:, 1:]).all(), "a step shifts one frame in"
+        obs = step.obs
+    assert obs.dtype == np.uint8
+    assert (obs[:, 2] != obs[:, 3]).any()
+    envs.close()
+
+
+def test_atari_options() -> None:
+    pytest.importorskip("ale_py")
+    env = make_env("ALE/Pong-v5", stack_size=2, screen_size=42)
+    assert env.observation_space.shape == (2, 42, 42)
+    env.close()
+
+
+def test_mujoco() -> None:
+    pytest.importorskip("mujoco")
+    assert make_env("InvertedPendulum-v5").observation_space.shape == (4,)
+
+
+def test_goal_task() -> None:
+    pytest.importorskip("gymnasium_robotics")
+    factory, _, obs_space = VecEnv.create_factory("FetchReach-v4", vec_env_size=2)
+    assert set(obs_space) == {"observation", "achieved_goal", "desired_goal"}
+    envs = factory()
+    obs = envs.reset()
+    step = envs.step(np.zeros((2, 4), np.float32))
+    judge = envs.env_fns[0]().unwrapped
+    reward = judge.compute_reward(step.next_obs["achieved_goal"], obs["desired_goal"], {})
+    assert (reward == step.reward[:, 0]).all()
+    assert step.infos["is_success"].shape == (2,)
+    envs.close()

@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+
+from recollect.agent.envs.spaces import ActionFormat
+from recollect.errors import SchemaError
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "shape", "dtype"),
+    [
+        (Discrete(3), torch.zeros(2, 1, dtype=torch.int64), (2,), "int64"),
+        (Discrete(3), np.zeros(2, np.int32), (2,), "int64"),
+        (MultiDiscrete([3, 2]), torch.zeros(2, 2, dtype=torch.int64), (2, 2), "int64"),
+        (MultiBinary(3), torch.zeros(2, 3, dtype=torch.int64), (2, 3), "int8"),
+        (MultiBinary([2, 2]), torch.zeros(2, 4, dtype=torch.int64), (2, 2, 2), "int8"),
+        (Box(-1, 1, (2, 3)), torch.zeros(2, 6, requires_grad=True), (2, 2, 3), "float32"),
+        (Box(-1, 1, (), np.float64), torch.zeros(2, 1), (2,), "float64"),
+    ],
+)
+def test_actions_get_the_form_of_their_space(space: object, given: object, shape: tuple[int, ...], dtype: str) -> None:
+    actions = ActionFormat(space, 2)(given)  # type: ignore[arg-type]
+    assert (actions.shape, str(actions.dtype)) == (shape, dtype)
+    assert actions[0] in space  # type: ignore[operator]
+
+
+def test_actions_of_another_shape_are_refused() -> None:
+    with pytest.raises(SchemaError, match=r"must fit the shape \(2, 3\), got \(2, 4\)"):
+        ActionFormat(Box(-1, 1, (3,)), 2)(torch.zeros(2, 4))

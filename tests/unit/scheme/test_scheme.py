@@ -1,0 +1,78 @@
+"""A scheme puts the workers together, whatever kind of envs they act in."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from recollect.agent.actors import OffPolicyActor
+from recollect.agent.algorithms.off_policy.ddqn import DDQN
+from recollect.agent.envs import VecEnv
+from recollect.agent.storages import HERBuffer, NStepReplayBuffer
+from recollect.scheme import Scheme
+from tests.schemes import make_scheme
+
+OPTIONS: dict[str, Any] = {"update_every": 4, "num_mini_batch": 1, "mini_batch_size": 8, "start_steps": 16}
+
+
+def make_ddqn_scheme(env: str, storage: Any, **env_options: Any) -> Scheme:
+    envs, action_space, obs_space = VecEnv.create_factory(env, seed=1, **env_options)
+    actor = OffPolicyActor.create_factory(obs_space, action_space, DDQN, seed=1, hidden_sizes=(8,))
+    return Scheme(DDQN.create_factory(**OPTIONS), actor, storage, envs, device="cpu")
+
+
+def run(scheme: Scheme, num_stages: int) -> None:
+    for _ in range(num_stages):
+        scheme.update_worker.step()
+
+
+def test_workers_share_their_parts() -> None:
+    scheme = make_scheme()
+    assert scheme.algo is scheme.grad_worker.algo is scheme.col_worker.algo
+    assert scheme.storage is scheme.grad_worker.storage is scheme.col_worker.storage
+    assert scheme.algo.actor is scheme.actor is scheme.storage.actor
+    assert scheme.num_envs == 2
+    run(scheme, 3)
+    assert (scheme.num_steps, scheme.num_updates) == (24, 4)
+    scheme.stop()
+
+
+def test_rows_that_only_begin_an_episode_are_no_steps() -> None:
+    scheme = make_ddqn_scheme(
+        "CartPole-v1", NStepReplayBuffer.create_factory(1000, n_step=3, seed=1), vec_env_size=3, kind="native"
+    )
+    run(scheme, 40)
+    num_ended = scheme.col_worker.episodes.num_episodes
+    assert num_ended > 5
+    # All 40 * 4 * 3 rows but those that an env spent on beginning anew.
+    assert 480 - num_ended <= scheme.num_steps < 480
+    assert len(scheme.storage) == scheme.num_steps
+    assert scheme.storage.num_cuts == 0
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_streams_have_no_breaks_but_the_ends_of_episodes(kind: str) -> None:
+    scheme = make_ddqn_scheme(
+        "recollect/BitFlip-v0", HERBuffer.create_factory(1000, n_step=2, seed=1), vec_env_size=2, kind=kind
+    )
+    run(scheme, 20)
+    assert len(scheme.storage) == scheme.num_steps == 160
+    assert scheme.storage.num_cuts == 0
+    assert scheme.col_worker.episodes.success_rate is not None
+    scheme.stop()
+
+
+def test_going_on_from_a_state() -> None:
+    scheme, other = make_scheme(), make_scheme()
+    run(scheme, 6)
+    other.load_state(scheme.state())
+    assert (other.num_steps, other.num_updates) == (scheme.num_steps, scheme.num_updates)
+    assert torch.equal(scheme.actor.generator.get_state(), other.actor.generator.get_state())
+
+
+def test_the_same_seeds_give_the_same_weights() -> None:
+    schemes = [make_scheme("sac", "ere"), make_scheme("sac", "ere")]
+    for scheme in schemes:
+        run(scheme, 12)
+    weights = [scheme.actor.state_dict() for scheme in schemes]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())

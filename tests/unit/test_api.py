@@ -1,0 +1,168 @@
+"""The door for those who want an agent in a few lines."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import recollect
+from recollect import Agent
+from recollect.errors import ConfigError
+from recollect.runs import RunDirectory, metrics
+from recollect.runs.writers import read_rows
+
+SMALL: dict[str, Any] = {
+    "preset": "none",
+    "hidden_sizes": [8],
+    "start_steps": 20,
+    "mini_batch_size": 8,
+    "update_every": 1,
+    "num_mini_batch": 1,
+    "num_test_episodes": 2,
+    "num_test_envs": 2,
+    "seed": 1,
+}
+PROBES = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+
+
+def make_agent(**options: Any) -> Agent:
+    return Agent("ddqn", "CartPole-v1", **{"storage": "per", **SMALL, **options})
+
+
+def q_values(agent: Agent) -> torch.Tensor:
+    with torch.no_grad():
+        values: torch.Tensor = agent.scheme.actor.critics(torch.from_numpy(PROBES))
+    return values
+
+
+def test_options_find_their_parts() -> None:
+    agent = make_agent(n_step=3, alpha=0.7, num_envs=2, gamma=0.9)
+    assert (agent.scheme.storage.n_step, agent.scheme.storage.alpha) == (3, 0.7)
+    assert (agent.scheme.num_envs, agent.scheme.algo.gamma, agent.config.seed) == (2, 0.9, 1)
+
+
+def test_learning_goes_on_where_it_stopped() -> None:
+    agent = make_agent()
+    assert agent.learn(30) is agent
+    agent.learn(10)
+    assert agent.num_steps == 40
+    assert agent.scheme.num_updates > 0
+
+
+def test_the_same_seed_gives_the_same_agent() -> None:
+    agents = [make_agent(seed=seed).learn(60) for seed in (1, 1, 2)]
+    assert torch.equal(q_values(agents[0]), q_values(agents[1]))
+    assert not torch.equal(q_values(agents[0]), q_values(agents[2]))
+
+
+def test_evaluation_has_as_many_episodes_as_asked_for() -> None:
+    agent = make_agent()
+    assert len(agent.evaluate().returns) == 2
+    assert len(agent.evaluate(episodes=3).returns) == 3
+
+
+def test_actions_are_the_environment_s() -> None:
+    agent = make_agent()
+    assert agent.predict(PROBES[0]) in (0, 1)
+    assert agent.predict(PROBES).shape == (30,)
+    assert agent.predict(PROBES).tolist() == q_values(agent)[0].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("with_storage", [False, True])
+def test_a_saved_agent_comes_back(with_storage: bool, tmp_path: Path) -> None:
+    agent = make_agent().learn(50)
+    agent.save(tmp_path / "agent", with_storage=with_storage)
+    loaded = Agent.load(tmp_path / "agent")
+    assert torch.equal(q_values(loaded), q_values(agent))
+    assert loaded.config == agent.config
+    assert loaded.num_steps == 50
+    assert len(loaded.scheme.storage) == (50 if with_storage else 0)
+    num_updates = loaded.scheme.num_updates
+    loaded.learn(30)
+    assert loaded.num_steps == 80
+    assert loaded.scheme.num_updates > num_updates
+    agent.save(tmp_path / "agent")
+
+
+def test_a_logged_training_leaves_a_run(tmp_path: Path) -> None:
+    agent = make_agent(test_every=10).learn(40, log_dir=tmp_path / "run")
+    run = RunDirectory.open(tmp_path / "run")
+    assert int(read_rows(run.metrics_file)[-1][metrics.STEPS]) == 40
+    loaded = Agent.load(run.path)
+    assert torch.equal(q_values(loaded), q_values(agent))
+    with pytest.raises(ConfigError, match="holds a run already"):
+        agent.learn(10, log_dir=run.path)
+
+
+def test_an_interrupted_training_is_saved_and_can_go_on(tmp_path: Path) -> None:
+    agent = make_agent()
+    envs = agent.scheme.col_worker.envs_train
+    take_step, calls = envs.step, 0
+
+    def interrupted(action: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 30:
+            os.kill(os.getpid(), signal.SIGINT)
+        return take_step(action)
+
+    envs.step = interrupted
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(100, log_dir=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert agent.num_steps == 30
+    assert Agent.load(tmp_path).num_steps == 30
+    agent.learn(5)
+    assert agent.num_steps == 35
+
+
+def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    make_agent().learn(30, progress=True)
+    assert "30/30 steps" in capsys.readouterr().out
+
+
+def test_without_it_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    make_agent().learn(30)
+    assert capsys.readouterr().out == ""
+
+
+def test_closing_closes_the_environments() -> None:
+    agent = make_agent()
+    agent.close()
+    assert agent.scheme.col_worker.envs_train._is_closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sak", "Pendulum-v1"), "did you mean 'sac'"),
+        (("sac", "CartPole-v1"), r"SAC .*cannot act in Discrete\(2\)"),
+        (("sac", "Pendulum-v9"), "Pendulum"),
+        (("sac", "Pendulum-v1", "pre"), "did you mean 'per'"),
+    ],
+)
+def test_what_does_not_exist_or_fit_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Agent(*arguments)
+
+
+def test_a_mistyped_option_is_refused_with_the_closest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'n_step'"):
+        make_agent(n_stp=3)
+
+
+@pytest.mark.parametrize("name", recollect.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(recollect, name) is not None
+
+
+def test_other_names_are_not() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Agents'"):
+        _ = recollect.Agents  # type: ignore[attr-defined]
