@@ -180,7 +180,7 @@ class ReplayBuffer(Storage):
             self._store.build(sample)
 
     def insert_transition(self, sample: Mapping[str, Any]) -> None:
-        """Store one step of every env, arrays or tensors `[num_envs, ...]`."""
+        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
         with self._store.lock:
             self._store.insert(sample)
             self._on_append()

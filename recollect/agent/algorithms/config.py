@@ -1,0 +1,38 @@
+"""Options that algorithms share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.options import Options, count, count_or_zero, number, option, optional
+
+learning_rate = number(0.0)
+
+
+def grad_norm_limit(default: float | None) -> Any:
+    """Declare the option `max_grad_norm`, which algorithms give different defaults."""
+    doc = "Largest norm of each network's gradient; none for no limit."
+    return option(default, doc, optional(number(0.0, above_low=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmConfig(Options):
+    """Options of every algorithm: the discount and the pace of a run."""
+
+    gamma: float = option(0.99, "Discount factor.", number(0.0, 1.0))
+    update_every: int = option(50, "Steps of every env between update stages.", count)
+    num_mini_batch: int = option(50, "Mini-batches, and so updates, of an epoch.", count)
+    mini_batch_size: int = option(256, "Steps of a mini-batch.", count)
+    num_epochs: int = option(1, "Epochs of an update stage.", count)
+    start_steps: int = option(1000, "Steps with random actions before learning, over all envs.", count_or_zero)
+    test_every: int = option(5000, "Network updates between evaluations; 0 for none.", count_or_zero)
+    num_test_episodes: int = option(10, "Episodes of an evaluation.", count)
+    max_grad_norm: float | None = grad_norm_limit(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffPolicyConfig(AlgorithmConfig):
+    """Options of every off-policy algorithm."""
+
+    tau: float = option(0.005, "Share of the new weights that target networks take on.", number(0.0, 1.0))
+    target_update_every: int = option(1, "Updates between those of the target networks.", count)
+    intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))

@@ -1,0 +1,261 @@
+"""`LearningAlgorithm`: what all algorithms have in common, from one typed config."""
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import nn
+
+from recollect import keys
+from recollect.agent.actors.base import Actor
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.base import Acting, Algorithm, Gradients
+from recollect.agent.algorithms.config import AlgorithmConfig
+from recollect.agent.algorithms.factory import AlgorithmFactory
+from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
+from recollect.agent.algorithms.registry import advice
+from recollect.agent.algorithms.utils import put_gradients, take_gradients
+from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
+
+Batch = dict[str, Any]
+
+# Names in `state`.
+_COUNTERS: Final = ("num_updates", "num_computed", "num_acted")
+_MULTIPLIERS: Final = "multipliers."
+_OPTIMISER: Final = "optimiser."
+_GENERATOR: Final = "generator"
+
+
+class Losses(NamedTuple):
+    """What a backward pass tells: scalars by name, and the TD error of each row if there are any."""
+
+    scalars: dict[str, torch.Tensor]
+    errors: torch.Tensor | None = None
+
+
+class LearningAlgorithm(Algorithm):
+    """Base of the algorithms at hand: a subclass supplies its plan, parameters, losses and actions.
+
+    Parameters
+    ----------
+    device : torch.device or str
+        Where the networks are.
+    actor : Actor
+        The networks that act and learn.
+    envs : VecEnv
+        The environments that are acted in.
+    config : AlgorithmConfig
+        Options, of the class's `config_class`.
+
+    Attributes
+    ----------
+    num_updates : int
+        Optimisation steps taken.
+    num_computed : int
+        Gradients computed, which is not the same where they come from other processes.
+    num_acted : int
+        Steps acted with exploration, over all envs.
+    generator : torch.Generator
+        Source of chance in learning. Acting draws from the actor's, so that learning is the same whether it
+        is done beside the acting or in another process.
+    """
+
+    config_class: ClassVar[type[AlgorithmConfig]]
+    # How people and messages call the algorithm, and the action spaces that it can act in.
+    title: ClassVar[str]
+    action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]]
+    adam_epsilon: ClassVar[float] = 1e-8
+    # Whether only what the present policy did can be learned from.
+    is_on_policy: ClassVar[bool] = False
+
+    def __init__(
+        self, device: torch.device | str, actor: Actor, envs: Any, config: AlgorithmConfig | None = None
+    ) -> None:
+        self.device = torch.device(device)
+        self.actor = actor
+        self.envs = envs
+        self.config = self.config_class() if config is None else config
+        # Parameters that are the algorithm's and not the actor's, such as temperatures.
+        self.multipliers = nn.ParameterDict()
+        self.generator = _learning_generator(actor.generator)
+        self._prepare()
+        self._configure()
+        self.multipliers.to(self.device)
+        self.optimiser = GroupedAdam(self._groups(), self.adam_epsilon)
+        self.num_updates = 0
+        self.num_computed = 0
+        self.num_acted = 0
+
+    @classmethod
+    def create_factory(cls, **options: Any) -> AlgorithmFactory:
+        """Return a function that creates algorithms of this class.
+
+        Parameters
+        ----------
+        **options
+            See the fields of `config_class`.
+        """
+        return AlgorithmFactory(cls, cls.config_class.of(cls.title, options))
+
+    @classmethod
+    def plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        """Say what networks the algorithm needs to act in `action_space`; refuses one that it cannot act in."""
+        if not isinstance(action_space, cls.action_spaces):
+            raise ConfigError(f"{cls.title} cannot act in {action_space}. {advice(action_space)}")
+        return cls._plan(action_space)
+
+    @property
+    def gamma(self) -> float:
+        return self.config.gamma
+
+    @property
+    def start_steps(self) -> int:
+        return self.config.start_steps
+
+    @property
+    def num_epochs(self) -> int:
+        return self.config.num_epochs
+
+    @property
+    def update_every(self) -> int:
+        return self.config.update_every
+
+    @property
+    def num_mini_batch(self) -> int:
+        return self.config.num_mini_batch
+
+    @property
+    def mini_batch_size(self) -> int:
+        return self.config.mini_batch_size
+
+    @property
+    def test_every(self) -> int:
+        return self.config.test_every
+
+    @property
+    def num_test_episodes(self) -> int:
+        return self.config.num_test_episodes
+
+    @torch.no_grad()
+    def acting_step(self, obs: Any, rhs: Any, done: Any, deterministic: bool = False, *args: Any) -> Acting:
+        features, rhs = self.actor.encode(self.actor.to_tensors(obs), rhs, done)
+        action, other = self._act(features, done, deterministic)
+        if not deterministic:
+            self.num_acted += len(action)
+        return action, self.actor.to_env(action), rhs, other
+
+    def compute_gradients(
+        self, batch: Batch, grads_to_cpu: bool = True, *args: Any
+    ) -> tuple[Gradients, dict[str, Any]]:
+        self.optimiser.zero_grad()
+        losses = self._backward(batch)
+        scalars = self._finite({**losses.scalars, **self._clip_gradients()})
+        self.num_computed += 1
+        info: dict[str, Any] = {**scalars}
+        if losses.errors is not None:
+            info[keys.ERRORS] = losses.errors
+        return take_gradients(self.optimiser.parameters, grads_to_cpu=grads_to_cpu), {keys.ALGORITHM: info}
+
+    def apply_gradients(self, gradients: Gradients | None = None, *args: Any) -> None:
+        if gradients is not None:
+            put_gradients(self.optimiser.parameters, gradients, self.device)
+        self.optimiser.step(self.config, self._rate_share())
+        self.num_updates += 1
+        self._after_step()
+
+    def set_weights(self, actor_weights: Mapping[str, torch.Tensor], *args: Any) -> None:
+        self.actor.load_state_dict(actor_weights)
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any, *args: Any) -> None:
+        known = self.config.docs()
+        if parameter_name not in known:
+            warnings.warn(
+                f"{self.title} has no parameter {parameter_name!r}, nothing was changed; "
+                f"{closest(parameter_name, known)}",
+                RecollectWarning,
+                stacklevel=2,
+            )
+            return
+        self.config = replace(self.config, **{parameter_name: new_parameter_value})
+        self._configure()
+
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint needs beside the actor: tensors and plain numbers by name."""
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        multipliers = {_MULTIPLIERS + name: value.detach().clone() for name, value in self.multipliers.items()}
+        optimiser = {_OPTIMISER + name: value for name, value in self.optimiser.state().items()}
+        return counters | multipliers | optimiser | {_GENERATOR: self.generator.get_state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
+        with torch.no_grad():
+            for name, value in self.multipliers.items():
+                value.copy_(state[_MULTIPLIERS + name])
+        self.optimiser.load_state(
+            {name.removeprefix(_OPTIMISER): value for name, value in state.items() if name.startswith(_OPTIMISER)}
+        )
+        self.generator.set_state(state[_GENERATOR])
+
+    @classmethod
+    @abstractmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        """Networks for an action space that the algorithm can act in."""
+
+    @abstractmethod
+    def _groups(self) -> list[ParameterGroup]:
+        """Parameters that are trained, and with what learning rates."""
+
+    @abstractmethod
+    def _act(
+        self, features: torch.Tensor, done: torch.Tensor, deterministic: bool
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them."""
+
+    @abstractmethod
+    def _backward(self, batch: Batch) -> Losses:
+        """Compute the losses of a batch and let their gradients flow into the parameters."""
+
+    def _prepare(self) -> None:
+        """Create what the algorithm has beside the actor, before its optimiser."""
+
+    def _configure(self) -> None:
+        """Follow the config, at first and when it changes, with what was made from it."""
+
+    def _rate_share(self) -> float:
+        """Share of the learning rates that is in force now."""
+        return 1.0
+
+    def _after_step(self) -> None:
+        """Follow an optimisation step, with target networks for example."""
+
+    def _clip_gradients(self) -> dict[str, torch.Tensor]:
+        if self.config.max_grad_norm is None:
+            return {}
+        norms = self.optimiser.clip_gradients(self.config.max_grad_norm)
+        return {f"grad_norm_{name}": norm for name, norm in norms.items()}
+
+    def _finite(self, scalars: dict[str, torch.Tensor]) -> dict[str, float]:
+        """Scalars as numbers, fetched at once; refuses those that are not finite."""
+        values = torch.stack([scalar.detach() for scalar in scalars.values()]).tolist()
+        numbers = dict(zip(scalars, values, strict=True))
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise NotFiniteError(
+                    f"{name} of {self.title} is {value} at update {self.num_updates}, expected a finite number; "
+                    "look for extreme observations or rewards, or use a lower learning rate or a max_grad_norm"
+                )
+        return numbers
+
+
+def _learning_generator(acting: torch.Generator) -> torch.Generator:
+    """Generator beside that of the actor, seeded from it, with numbers of its own."""
+    seed = np.random.SeedSequence([acting.initial_seed(), 1]).generate_state(1, np.uint64)[0]
+    return torch.Generator(acting.device).manual_seed(int(seed >> np.uint64(1)))

@@ -1,0 +1,85 @@
+"""`ActorCritic`: a policy beside the critics, with or without noise when it explores."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, Protocol
+
+import gymnasium as gym
+from torch import Generator, Tensor
+
+from recollect.agent.actors.noise import GaussianNoise, OUNoise
+from recollect.agent.algorithms.config import OffPolicyConfig, learning_rate
+from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
+from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.options import number, one_of, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(OffPolicyConfig):
+    """Options of every off-policy algorithm that has a policy."""
+
+    policy_lr: float = option(3e-4, "Learning rate of the policy.", learning_rate)
+    critic_lr: float = option(3e-4, "Learning rate of the critics.", learning_rate)
+
+
+class ActorCritic(OffPolicyAlgorithm):
+    """Base of the off-policy algorithms that have a policy."""
+
+    config: ActorCriticConfig
+
+    def _groups(self) -> list[ParameterGroup]:
+        return [
+            ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr"),
+            ParameterGroup("policy", self.actor.policy_parameters(), "policy_lr"),
+        ]
+
+    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        policy = self.policy(features)
+        return policy.mode() if deterministic else policy.sample(self.actor.generator), {}
+
+
+class Noise(Protocol):
+    """What is added to actions in [-1, 1] to explore."""
+
+    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
+        """Return actions with noise, within [-1, 1], `[num_envs, action]`."""
+
+
+class NoNoise:
+    """Leaves exploration to the policy."""
+
+    def __init__(self, std: float) -> None: ...
+
+    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
+        return action
+
+
+NOISE_DOC: Final = "Noise on actions while exploring: none, gaussian or ou."
+NoiseKind = Literal["none", "gaussian", "ou"]
+NOISES: Final[dict[NoiseKind, type[NoNoise | GaussianNoise | OUNoise]]] = {
+    "none": NoNoise,
+    "gaussian": GaussianNoise,
+    "ou": OUNoise,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousConfig(ActorCriticConfig):
+    """Options of every off-policy algorithm with continuous actions."""
+
+    noise: NoiseKind = option("none", NOISE_DOC, one_of(*NOISES))
+    noise_std: float = option(0.1, "Deviation of the noise, of actions in [-1, 1].", number(0.0))
+
+
+class ContinuousActorCritic(ActorCritic):
+    """Base of the off-policy algorithms with continuous actions, which may add noise of their own kind."""
+
+    config: ContinuousConfig
+    action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]] = (gym.spaces.Box,)
+
+    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        action, other = super()._act(features, done, deterministic)
+        return action if deterministic else self._noise.add_to(action, done, self.actor.generator), other
+
+    def _configure(self) -> None:
+        super()._configure()
+        self._noise: Noise = NOISES[self.config.noise](self.config.noise_std)

@@ -1,0 +1,54 @@
+"""`OffPolicyAlgorithm`: critics that learn from replayed transitions, followed by target networks."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from recollect.agent.actors.base import Actor
+from recollect.agent.algorithms.config import OffPolicyConfig
+from recollect.agent.algorithms.learning import LearningAlgorithm
+from recollect.agent.algorithms.transitions import Batch, Transitions, read_transitions
+
+
+class OffPolicyAlgorithm(LearningAlgorithm):
+    """Base of the off-policy algorithms."""
+
+    config: OffPolicyConfig
+
+    def __init__(
+        self, device: torch.device | str, actor: Actor, envs: Any, config: OffPolicyConfig | None = None
+    ) -> None:
+        super().__init__(device, actor, envs, config)
+        # Which of them exist, and what they take, was said in the plan.
+        self.policy: Any = actor.policy
+        self.critics: Any = actor.critics
+        self.target_policy: Any = actor.target_policy
+        self.target_critics: Any = actor.target_critics
+        self._critic_parameters = list(actor.critic_parameters())
+        self._policy_parameters = list(actor.policy_parameters())
+
+    def _read(self, batch: Batch) -> Transitions:
+        return read_transitions(self.actor, batch, self.config.intrinsic_weight)
+
+    def _regress(self, steps: Transitions, errors: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum the losses of all critics and let their gradients flow.
+
+        Parameters
+        ----------
+        errors, losses : tensor `[num_critics, rows, 1]`
+            TD errors, and what they cost.
+
+        Returns
+        -------
+        loss : scalar tensor
+        errors : tensor
+            Sizes of the TD errors, as the storage takes them.
+        """
+        loss = steps.mean(losses).sum()
+        loss.backward(inputs=self._critic_parameters)
+        return loss, steps.errors(errors.detach().abs().mean(0))
+
+    def _after_step(self) -> None:
+        if self.num_updates % self.config.target_update_every == 0:
+            self.actor.update_targets(self.config.tau)

@@ -1,0 +1,74 @@
+"""`DDPG`: deterministic policy gradients."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.config import learning_rate
+from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.off_policy.actor_critic import (
+    NOISE_DOC,
+    NOISES,
+    ContinuousActorCritic,
+    ContinuousConfig,
+    NoiseKind,
+)
+from recollect.agent.algorithms.targets import td_target
+from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.options import one_of, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDPGConfig(ContinuousConfig):
+    """Options of `DDPG`."""
+
+    policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
+    critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
+    noise: NoiseKind = option("gaussian", NOISE_DOC, one_of(*NOISES))
+
+
+class DDPG(ContinuousActorCritic):
+    """Deep deterministic policy gradients (Lillicrap et al., 2015, https://arxiv.org/abs/1509.02971).
+
+    Noise is Gaussian by default, which does as well as the paper's drifting noise; that is `noise="ou"`.
+
+    Examples
+    --------
+    >>> DDPG.create_factory(noise="ou", noise_std=0.2)
+    AlgorithmFactory(DDPG, noise='ou', noise_std=0.2)
+    """
+
+    config_class = DDPGConfig
+    config: DDPGConfig
+    title = "DDPG"
+
+    @classmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="deterministic", critic="q_action", num_critics=1, target_policy=True)
+
+    def _backward(self, batch: Batch) -> Losses:
+        steps = self._read(batch)
+        errors = self._target(steps) - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
+        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
+        return Losses({"loss_q": loss_q} | self._improve_policy(steps), sizes)
+
+    @torch.no_grad()
+    def _target(self, steps: Transitions) -> Tensor:
+        features = steps.next_features(target=True)
+        q_tp1 = self.target_critics(features, self._next_action(features)).amin(0)
+        return td_target(steps.reward, steps.discount, q_tp1)
+
+    def _next_action(self, features: Tensor) -> Tensor:
+        """Actions `[rows, action]` of the target policy."""
+        action: Tensor = self.target_policy(features).mode()
+        return action
+
+    def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
+        features = steps.features.detach()
+        loss = -steps.mean(self.critics(features, self.policy(features).mode())[0])
+        loss.backward(inputs=self._policy_parameters)
+        return {"loss_pi": loss}

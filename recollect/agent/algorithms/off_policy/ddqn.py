@@ -1,0 +1,79 @@
+"""`DDQN`: double Q-learning with a deep network."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
+from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
+from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.targets import double_q_value, huber, td_target
+from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.options import count, number, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class DDQNConfig(OffPolicyConfig):
+    """Options of `DDQN`."""
+
+    critic_lr: float = option(5e-4, "Learning rate of the Q network.", learning_rate)
+    max_grad_norm: float | None = grad_norm_limit(10.0)
+    initial_epsilon: float = option(1.0, "Share of random actions at the beginning.", number(0.0, 1.0))
+    final_epsilon: float = option(0.05, "Share of random actions at the end.", number(0.0, 1.0))
+    epsilon_steps: int = option(10_000, "Steps over which the share of random actions falls, over all envs.", count)
+    huber_delta: float = option(1.0, "TD errors beyond it count linearly.", number(0.0, above_low=True))
+
+
+class DDQN(OffPolicyAlgorithm):
+    """Double deep Q-learning (van Hasselt et al., 2015, https://arxiv.org/abs/1509.06461).
+
+    Dueling networks are an option of the actor; n-step returns and priorities come from the storage.
+
+    Examples
+    --------
+    >>> DDQN.create_factory(final_epsilon=0.01)
+    AlgorithmFactory(DDQN, final_epsilon=0.01)
+    """
+
+    config_class = DDQNConfig
+    config: DDQNConfig
+    title = "DDQN"
+    action_spaces = (gym.spaces.Discrete,)
+
+    @property
+    def epsilon(self) -> float:
+        """Share of random actions now."""
+        start, end = self.config.initial_epsilon, self.config.final_epsilon
+        return start + (end - start) * min(1.0, self.num_acted / self.config.epsilon_steps)
+
+    @classmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy=None, critic="q_values", num_critics=1)
+
+    def _groups(self) -> list[ParameterGroup]:
+        return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]
+
+    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        greedy = self.critics(features)[0].argmax(-1, keepdim=True)
+        if deterministic:
+            return greedy, {}
+        chance = torch.rand(greedy.shape, generator=self.actor.generator, device=greedy.device)
+        return torch.where(chance < self.epsilon, self.actor.random_actions(len(greedy)), greedy), {}
+
+    def _backward(self, batch: Batch) -> Losses:
+        steps = self._read(batch)
+        q_t = self.critics(steps.features).gather(-1, steps.action[None])  # [1, rows, 1]
+        errors = self._target(steps) - q_t
+        loss, sizes = self._regress(steps, errors, huber(errors, self.config.huber_delta))
+        return Losses({"loss_q": loss, "q": q_t.mean()}, sizes)
+
+    @torch.no_grad()
+    def _target(self, steps: Transitions) -> Tensor:
+        q_tp1 = self.critics(steps.next_features(target=False))[0]
+        q_tp1_target = self.target_critics(steps.next_features(target=True))[0]
+        return td_target(steps.reward, steps.discount, double_q_value(q_tp1, q_tp1_target))

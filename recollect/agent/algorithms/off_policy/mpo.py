@@ -1,0 +1,120 @@
+"""`MPO`: maximum a posteriori policy optimisation."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from recollect.agent.actors.distributions import Gaussian
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
+from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
+from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
+from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.utils import gaussian_kl
+from recollect.options import count, number, option
+
+# Names of what bounds the KLs: of the improved policy, and of a step by its mean and by its deviation.
+_MULTIPLIERS: Final = ("temperature", "mean", "std")
+# A temperature of zero would divide by it.
+_FLOOR: Final = 1e-8
+
+positive = number(0.0, above_low=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MPOConfig(ContinuousConfig):
+    """Options of `MPO`."""
+
+    policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
+    critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
+    multiplier_lr: float = option(1e-2, "Learning rate of the temperature and the multipliers.", learning_rate)
+    max_grad_norm: float | None = grad_norm_limit(40.0)
+    num_samples: int = option(20, "Actions sampled in each state.", count)
+    epsilon: float = option(0.1, "Largest KL of the improved policy to the old one.", positive)
+    epsilon_mean: float = option(0.01, "Largest KL of a policy step by its mean.", positive)
+    epsilon_std: float = option(1e-4, "Largest KL of a policy step by its deviation.", positive)
+    temperature: float = option(1.0, "Temperature of the improved policy, at the beginning.", positive)
+    multiplier_mean: float = option(1.0, "Multiplier of the mean's KL, at the beginning.", positive)
+    multiplier_std: float = option(10.0, "Multiplier of the deviation's KL, at the beginning.", positive)
+
+
+class Sampled(NamedTuple):
+    """Actions of the old policy after the windows, before tanh `[num_samples, rows, action]`, and their values."""
+
+    old: Gaussian
+    actions: Tensor
+    values: Tensor
+
+
+class MPO(ContinuousActorCritic):
+    """Maximum a posteriori policy optimisation (Abdolmaleki et al., 2018, https://arxiv.org/abs/1812.02256).
+
+    The policy is a Gaussian pressed into the bounds of actions by tanh. Pressing changes neither KLs nor
+    where a likelihood has its maximum, so all is computed before it. The old policy is the target network,
+    and values come from one step with its samples instead of Retrace.
+
+    Examples
+    --------
+    >>> MPO.create_factory(num_samples=30)
+    AlgorithmFactory(MPO, num_samples=30)
+    """
+
+    config_class = MPOConfig
+    config: MPOConfig
+    title = "MPO"
+
+    @classmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2, target_policy=True)
+
+    def _prepare(self) -> None:
+        first = (self.config.temperature, self.config.multiplier_mean, self.config.multiplier_std)
+        self.multipliers.update({name: _raw(value) for name, value in zip(_MULTIPLIERS, first, strict=True)})
+
+    def _groups(self) -> list[ParameterGroup]:
+        return [*super()._groups(), ParameterGroup("multiplier", self.multipliers.parameters(), "multiplier_lr")]
+
+    def _backward(self, batch: Batch) -> Losses:
+        steps = self._read(batch)
+        with torch.no_grad():
+            sampled = self._sample_next(steps)
+            target = td_target(steps.reward, steps.discount, sampled.values.mean(0))
+        errors = target - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
+        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
+        return Losses({"loss_q": loss_q} | self._improve_policy(steps, sampled), sizes)
+
+    def _sample_next(self, steps: Transitions) -> Sampled:
+        features = steps.next_features(target=True)
+        old = self.target_policy(features)
+        num = self.config.num_samples
+        actions = Gaussian(old.mean.expand(num, -1, -1), old.std).sample(self.generator)
+        values = self.target_critics(features.repeat(num, 1), actions.tanh().flatten(0, 1)).amin(0)
+        return Sampled(old, actions, values.unflatten(0, actions.shape[:2]))
+
+    def _improve_policy(self, steps: Transitions, sampled: Sampled) -> dict[str, Tensor]:
+        """Fit the policy to the improved one, as far as the KLs allow, where the windows led to."""
+        old, new = sampled.old, self.policy(steps.next_features(target=False))
+        temperature, *multipliers = (functional.softplus(self.multipliers[name]) + _FLOOR for name in _MULTIPLIERS)
+        dual = steps.mean(temperature_dual(sampled.values, temperature, self.config.epsilon))
+        weights = improved_weights(sampled.values, temperature.detach())
+        by_mean, by_std = Gaussian(new.mean, old.std), Gaussian(old.mean, new.std)
+        fits = by_mean.log_prob(sampled.actions) + by_std.log_prob(sampled.actions)
+        loss_pi = -steps.mean((weights * fits).sum(0))
+        kls = gaussian_kl(old.mean, new.mean, old.std.square().diag_embed(), new.std.square().diag_embed())
+        limits = (self.config.epsilon_mean, self.config.epsilon_std)
+        mean, std = (lagrangian(*bound) for bound in zip(kls, multipliers, limits, strict=True))
+        (loss_pi + mean.penalty + std.penalty).backward(inputs=self._policy_parameters)
+        (dual + mean.loss + std.loss).backward()
+        return {"loss_pi": loss_pi, "temperature": temperature, "kl_mean": kls[0], "kl_std": kls[1]}
+
+
+def _raw(value: float) -> nn.Parameter:
+    """Parameter whose softplus is `value`."""
+    return nn.Parameter(torch.tensor(value + math.log(-math.expm1(-value))))

@@ -1,0 +1,55 @@
+"""`SAC`: soft actor-critic for continuous actions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+from torch import Tensor
+
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.spaces import action_width
+from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
+from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
+from recollect.agent.algorithms.targets import soft_value
+from recollect.agent.algorithms.transitions import Transitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SACConfig(SoftConfig, ContinuousConfig):
+    """Options of `SAC`."""
+
+
+class SAC(ContinuousActorCritic, SoftActorCritic):
+    """Soft actor-critic with automatic temperature (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905).
+
+    Examples
+    --------
+    >>> SAC.create_factory(critic_lr=1e-3)
+    AlgorithmFactory(SAC, critic_lr=0.001)
+    """
+
+    config_class = SACConfig
+    config: SACConfig
+    title = "SAC (continuous)"
+
+    @classmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2)
+
+    def _taken_values(self, steps: Transitions) -> Tensor:
+        values: Tensor = self.critics(steps.features, steps.action)
+        return values
+
+    def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
+        policy = self.policy(steps.next_features(target=False))
+        action, log_prob = policy.sample_with_log_prob(self.generator)
+        q_tp1 = self.target_critics(steps.next_features(target=True), action).amin(0)
+        return soft_value(q_tp1, log_prob, temperature)
+
+    def _policy_losses(self, features: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        action, log_prob = self.policy(features).sample_with_log_prob(self.generator)
+        q_t = self.critics(features, action).amin(0)
+        return -soft_value(q_t, log_prob, temperature), log_prob.detach().mean()
+
+    def _default_target_entropy(self) -> float:
+        return -float(action_width(self.actor.action_space))

@@ -1,0 +1,93 @@
+"""`SoftActorCritic`: what soft actor-critic does in every action space."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from recollect.agent.algorithms.config import learning_rate
+from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
+from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.targets import td_target, temperature_loss
+from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.options import flag, number, option, optional
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftConfig(ActorCriticConfig):
+    """Options of soft actor-critic."""
+
+    temperature: float = option(1.0, "Weight of the entropy, at the beginning.", number(0.0, above_low=True))
+    learn_temperature: bool = option(True, "Adapt the temperature to reach the target entropy.", flag)
+    temperature_lr: float = option(3e-4, "Learning rate of the temperature.", learning_rate)
+    target_entropy: float | None = option(
+        None, "Entropy that the temperature steers to; none for one that fits the actions.", optional(number(-math.inf))
+    )
+
+
+class SoftActorCritic(ActorCritic):
+    """Base of both forms of soft actor-critic.
+
+    Critics, policy and temperature take their steps together, from gradients at the same weights.
+    """
+
+    config: SoftConfig
+
+    @property
+    def temperature(self) -> Tensor:
+        """Weight of the entropy now."""
+        return self.multipliers["log_temperature"].detach().exp()
+
+    @property
+    def target_entropy(self) -> float:
+        """Entropy that the temperature steers to."""
+        given = self.config.target_entropy
+        return self._default_target_entropy() if given is None else given
+
+    def _prepare(self) -> None:
+        self.multipliers["log_temperature"] = nn.Parameter(torch.tensor(math.log(self.config.temperature)))
+
+    def _groups(self) -> list[ParameterGroup]:
+        return [
+            *super()._groups(),
+            ParameterGroup("temperature", self.multipliers.parameters(), "temperature_lr"),
+        ]
+
+    def _backward(self, batch: Batch) -> Losses:
+        steps = self._read(batch)
+        temperature = self.temperature
+        with torch.no_grad():
+            target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
+        errors = target - self._taken_values(steps)  # [num_critics, rows, 1]
+        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
+        losses, log_prob = self._policy_losses(steps.features.detach(), temperature)
+        loss_pi = steps.mean(losses)
+        loss_pi.backward(inputs=self._policy_parameters)
+        scalars = {"loss_q": loss_q, "loss_pi": loss_pi, "temperature": temperature, "entropy": -log_prob}
+        return Losses(scalars | self._learn_temperature(log_prob), sizes)
+
+    def _learn_temperature(self, log_prob: Tensor) -> dict[str, Tensor]:
+        if not self.config.learn_temperature:
+            return {}
+        loss = temperature_loss(self.multipliers["log_temperature"], log_prob, self.target_entropy)
+        loss.backward()
+        return {"loss_temperature": loss}
+
+    @abstractmethod
+    def _taken_values(self, steps: Transitions) -> Tensor:
+        """Values `[num_critics, rows, 1]` of the actions that were taken."""
+
+    @abstractmethod
+    def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
+        """Soft values `[rows, 1]` after the windows."""
+
+    @abstractmethod
+    def _policy_losses(self, features: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses of the policy `[rows, 1]`, and the mean log-probability of its actions."""
+
+    @abstractmethod
+    def _default_target_entropy(self) -> float:
+        """Entropy that suits the action space."""

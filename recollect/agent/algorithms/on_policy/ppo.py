@@ -1,0 +1,200 @@
+"""`PPO`: proximal policy optimisation."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import gymnasium as gym
+import torch
+from torch import Tensor
+
+from recollect import keys
+from recollect.agent.actors.base import Actor
+from recollect.agent.actors.plan import ActorPlan, PolicyKind
+from recollect.agent.algorithms.config import AlgorithmConfig, learning_rate
+from recollect.agent.algorithms.learning import Batch, LearningAlgorithm, Losses
+from recollect.agent.algorithms.on_policy.surrogate import (
+    clipped_fraction,
+    clipped_surrogate,
+    clipped_value_loss,
+    estimated_kl,
+)
+from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.returns import explained_variance, normalised
+from recollect.errors import ConfigError
+from recollect.options import count, count_or_zero, flag, number, option, optional
+
+# Actors without memory look at no hidden state.
+_NO_STATE: Final = torch.zeros(1, 1)
+
+
+def _no_start_steps(name: str, value: Any) -> int:
+    if value != 0:
+        raise ConfigError(f"{name} must be 0, got {value!r}; PPO learns only from actions of its own policy")
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PPOConfig(AlgorithmConfig):
+    """Options of `PPO`."""
+
+    lr: float = option(3e-4, "Learning rate.", learning_rate)
+    clip: float = option(0.2, "How far the ratio of policies may move from 1.", number(0.0, above_low=True))
+    value_clip: float | None = option(
+        None, "How far a value may move from what it was; none for any.", optional(number(0.0, above_low=True))
+    )
+    value_weight: float = option(0.5, "Weight of the critic's loss.", number(0.0))
+    entropy_weight: float = option(0.0, "Weight of the entropy bonus.", number(0.0))
+    normalise_advantages: bool = option(True, "Give advantages mean 0 and deviation 1 in each mini-batch.", flag)
+    target_kl: float | None = option(
+        None, "KL divergence from the acting policy that ends an update stage; none for any.", optional(number(0.0))
+    )
+    anneal_steps: int = option(
+        0, "Steps, over all envs, in which the learning rate falls to 0; 0 to keep it.", count_or_zero
+    )
+    anneal_clip: bool = option(False, "Let `clip` fall with the learning rate.", flag)
+    intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))
+    update_every: int = option(128, "Steps of every env between update stages.", count)
+    num_mini_batch: int = option(4, "Mini-batches of an epoch, equal shares of all steps.", count)
+    mini_batch_size: int = option(
+        0, "Steps of a mini-batch, instead of `num_mini_batch`; 0 to go by that.", count_or_zero
+    )
+    num_epochs: int = option(4, "Epochs of an update stage.", count)
+    start_steps: int = option(0, "Steps with random actions; there can be none.", _no_start_steps)
+    max_grad_norm: float | None = option(
+        0.5, "Largest norm of the gradient; none for no limit.", optional(number(0.0, above_low=True))
+    )
+
+
+class PPO(LearningAlgorithm):
+    """Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv 1707.06347).
+
+    Body, policy and critic take their steps together. A mini-batch whose KL divergence is above
+    `target_kl` gives no gradient and ends the update stage. Recurrent actors learn from whole
+    sequences that begin with the hidden states that they acted with.
+
+    Examples
+    --------
+    >>> PPO.create_factory(update_every=64, entropy_weight=0.01)
+    AlgorithmFactory(PPO, entropy_weight=0.01, update_every=64)
+    """
+
+    config_class = PPOConfig
+    config: PPOConfig
+    title = "PPO"
+    action_spaces = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
+    is_on_policy = True
+    adam_epsilon = 1e-5
+
+    def __init__(self, device: torch.device | str, actor: Actor, envs: Any, config: PPOConfig | None = None) -> None:
+        super().__init__(device, actor, envs, config)
+        # Which of them exist, and what they take, was said in the plan.
+        self.policy: Any = actor.policy
+        self.critic: Any = actor.critics
+
+    @property
+    def num_mini_batch(self) -> int:
+        if self.config.mini_batch_size == 0:
+            return self.config.num_mini_batch
+        return max(1, round(self._stage_steps / self.config.mini_batch_size))
+
+    @property
+    def mini_batch_size(self) -> int:
+        return self.config.mini_batch_size or -(-self._stage_steps // self.config.num_mini_batch)
+
+    @property
+    def intrinsic_weight(self) -> float:
+        """Weight of intrinsic rewards beside the task's."""
+        return self.config.intrinsic_weight
+
+    @property
+    def clip(self) -> float:
+        """How far the ratio of policies may move from 1 now."""
+        return self.config.clip * (self._rate_share() if self.config.anneal_clip else 1.0)
+
+    @torch.no_grad()
+    def next_values(self, batch: Batch) -> Tensor:
+        """Values `[rows, 1]` of the observations that the steps of a batch led to."""
+        rhs = _NO_STATE
+        if self.actor.is_recurrent:
+            rhs = self.actor.encode(batch[keys.OBS], batch[keys.RHS], batch[keys.DONE])[1]
+        features, _ = self.actor.encode(batch[keys.NEXT_OBS], rhs, torch.zeros_like(batch[keys.REWARD]))
+        value: Tensor = self.critic(features)
+        return value
+
+    @torch.no_grad()
+    def evaluate_actions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Values and log-probabilities `[rows, 1]` of the steps of a batch under the present networks."""
+        features, _ = self.actor.encode(
+            batch[keys.OBS], batch.get(keys.RHS, _NO_STATE), batch.get(keys.DONE, _NO_STATE)
+        )
+        return self.critic(features), self.policy(features).log_prob(batch[keys.ACTION])
+
+    @classmethod
+    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
+        policy: PolicyKind = "gaussian" if isinstance(action_space, gym.spaces.Box) else "categorical"
+        return ActorPlan(policy=policy, critic="value", target_critics=False)
+
+    def _groups(self) -> list[ParameterGroup]:
+        return [
+            ParameterGroup("policy", self.actor.policy_parameters(), "lr"),
+            ParameterGroup("critic", self.actor.critic_parameters(), "lr"),
+        ]
+
+    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        policy = self.policy(features)
+        if deterministic:
+            return policy.mode(), {}
+        action, log_prob = policy.sample_with_log_prob(self.actor.generator)
+        return action, {keys.VALUE: self.critic(features), keys.LOG_PROB: log_prob}
+
+    def _backward(self, batch: Batch) -> Losses:
+        features, rows = self._read(batch)
+        policy = self.policy(features)
+        log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]
+        kl = estimated_kl(log_ratio.detach())
+        stops = self.config.target_kl is not None and bool(kl > self.config.target_kl)
+        loss_pi = -clipped_surrogate(log_ratio, self._advantages(rows), self.clip).mean()
+        loss_v = self._value_losses(self.critic(features), rows).mean()
+        entropy = policy.entropy().mean()
+        if not stops:
+            (loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy).backward()
+        return Losses(
+            {
+                "loss_pi": loss_pi,
+                "loss_v": loss_v,
+                "entropy": entropy,
+                "kl": kl,
+                "clip_fraction": clipped_fraction(log_ratio.detach(), self.clip),
+                "explained_variance": explained_variance(rows[keys.VALUE], rows[keys.RETURN]),
+                keys.EARLY_STOP: kl.new_tensor(float(stops)),
+            }
+        )
+
+    def _read(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Features `[rows, F]` and columns `[rows, ...]` of the steps to learn from, without padding."""
+        columns = {key: batch[key] for key in (keys.ACTION, keys.LOG_PROB, keys.VALUE, keys.ADVANTAGE, keys.RETURN)}
+        if keys.MASK not in batch:
+            return self.actor.encode(batch[keys.OBS], _NO_STATE, _NO_STATE)[0], columns
+        features, _ = self.actor.unroll(batch[keys.OBS], batch[keys.RHS], batch[keys.DONE])
+        is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]
+        return features[is_step], {key: values[is_step] for key, values in columns.items()}
+
+    def _advantages(self, rows: dict[str, Tensor]) -> Tensor:
+        advantages = rows[keys.ADVANTAGE]
+        return normalised(advantages) if self.config.normalise_advantages else advantages
+
+    def _value_losses(self, values: Tensor, rows: dict[str, Tensor]) -> Tensor:
+        if self.config.value_clip is None:
+            return (values - rows[keys.RETURN]).square()
+        return clipped_value_loss(values, rows[keys.VALUE], rows[keys.RETURN], self.config.value_clip)
+
+    def _rate_share(self) -> float:
+        if not self.config.anneal_steps:
+            return 1.0
+        num_stages = self.config.anneal_steps / self._stage_steps
+        return max(0.0, 1.0 - self.num_updates / (num_stages * self.num_epochs * self.num_mini_batch))
+
+    @property
+    def _stage_steps(self) -> int:
+        """Steps of all envs between update stages."""
+        return self.config.update_every * int(self.envs.num_envs)

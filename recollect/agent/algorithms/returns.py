@@ -1,0 +1,87 @@
+"""Returns and advantages of whole streams of steps, one pure function per equation.
+
+Arrays are time-major, `[time, ...]`, every other axis a stream of its own. `v_t` is the value of the
+observation that step t acted on and `v_tp1` that of the one it led to, the true last one where an
+episode ended. `discount_t` is γ, and 0 where step t terminated its episode. `continues_t` is 1 where
+step t + 1 of the array is the next of the same stream: 0 at an episode's end, at a break and at the
+last step, so that each of them bootstraps from `v_tp1` alone.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def gae(r_t: Tensor, discount_t: Tensor, v_t: Tensor, v_tp1: Tensor, continues_t: Tensor, gae_lambda: float) -> Tensor:
+    """Generalised advantage estimates (Schulman et al. 2016, arXiv 1506.02438), `[time, ...]`.
+
+    `A_t = δ_t + λ discount_t A_{t+1}` with `δ_t = r_t + discount_t v_{t+1} - v_t`.
+    """
+    delta_t = r_t + discount_t * v_tp1 - v_t
+    return _sum_backwards(delta_t, gae_lambda * discount_t * continues_t)
+
+
+class VTrace(NamedTuple):
+    """What V-trace gives for each step: the value to learn, and the advantage of the action taken."""
+
+    targets: Tensor  # [time, ...]
+    advantages: Tensor  # [time, ...]
+
+
+def vtrace(
+    r_t: Tensor,
+    discount_t: Tensor,
+    v_t: Tensor,
+    v_tp1: Tensor,
+    continues_t: Tensor,
+    log_rho_t: Tensor,
+    *,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    trace_lambda: float = 1.0,
+) -> VTrace:
+    """V-trace targets and advantages (Espeholt et al. 2018, arXiv 1802.01561).
+
+    Parameters
+    ----------
+    log_rho_t : tensor `[time, ...]`
+        Log-probability of the action under the policy that learns, less that under the one that acted.
+    rho_bar, c_bar : float
+        Where the importance weights of corrections and of traces are clipped.
+    trace_lambda : float
+        Decay of the traces; 1 is the paper's equation 1, less trades variance for bias (its remark 2).
+    """
+    ratio_t = torch.exp(log_rho_t)
+    rho_t = ratio_t.clamp(max=rho_bar)
+    c_t = trace_lambda * ratio_t.clamp(max=c_bar)
+    delta_t = rho_t * (r_t + discount_t * v_tp1 - v_t)
+    correction_t = _sum_backwards(delta_t, discount_t * c_t * continues_t)
+    target_tp1 = v_tp1 + continues_t * _following(correction_t)
+    return VTrace(v_t + correction_t, rho_t * (r_t + discount_t * target_tp1 - v_t))
+
+
+def normalised(values: Tensor) -> Tensor:
+    """Shift and scale values to mean 0 and deviation 1; a single one stays as it is."""
+    if values.numel() < 2:
+        return values
+    return (values - values.mean()) / (values.std() + 1e-8)
+
+
+def explained_variance(predicted: Tensor, actual: Tensor) -> Tensor:
+    """Share of the variance of `actual` that `predicted` accounts for: 1 is all, 0 no better than a constant."""
+    return 1.0 - (actual - predicted).var(correction=0) / actual.var(correction=0).clamp(min=1e-12)
+
+
+def _sum_backwards(term_t: Tensor, decay_t: Tensor) -> Tensor:
+    """`x_t = term_t + decay_t x_{t+1}`, from the last step to the first."""
+    sums = torch.empty_like(term_t)
+    running = torch.zeros_like(term_t[0])
+    for step in range(len(term_t) - 1, -1, -1):
+        running = torch.addcmul(term_t[step], decay_t[step], running, out=sums[step])
+    return sums
+
+
+def _following(values_t: Tensor) -> Tensor:
+    """The values one step later, 0 after the last."""
+    return torch.cat([values_t[1:], torch.zeros_like(values_t[:1])])

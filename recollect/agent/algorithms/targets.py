@@ -1,0 +1,100 @@
+"""One pure function for each equation of the off-policy algorithms.
+
+Names carry their time: `r_t` is the reward of step t, `v_tp1` a value at the step after the window.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def td_target(r_t: Tensor, discount_t: Tensor, v_tp1: Tensor) -> Tensor:
+    """Target of a temporal difference: the discount, which is 0 after a termination, decides on bootstrapping."""
+    return torch.addcmul(r_t, discount_t, v_tp1)
+
+
+def double_q_value(q_tp1: Tensor, q_tp1_target: Tensor) -> Tensor:
+    """Target network's value of the action that the online network prefers (van Hasselt et al., 2015).
+
+    Parameters
+    ----------
+    q_tp1, q_tp1_target : tensor `[batch, num_actions]`
+        Action values of the online and of the target network.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
+    """
+    return q_tp1_target.gather(-1, q_tp1.argmax(-1, keepdim=True))
+
+
+def soft_value(q_t: Tensor, log_prob_t: Tensor, temperature: Tensor) -> Tensor:
+    """Value of a state with its entropy bonus, from one sampled action."""
+    return q_t - temperature * log_prob_t
+
+
+def expected_soft_value(q_t: Tensor, log_probs_t: Tensor, temperature: Tensor) -> Tensor:
+    """Value of a state with its entropy bonus, over all its actions.
+
+    Parameters
+    ----------
+    q_t, log_probs_t : tensor `[batch, num_actions]`
+        Value and log-probability of each action.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
+    """
+    return (log_probs_t.exp() * soft_value(q_t, log_probs_t, temperature)).sum(-1, keepdim=True)
+
+
+def huber(error: Tensor, delta: float) -> Tensor:
+    """Half the square of small errors, linear beyond `delta`."""
+    size = error.abs()
+    return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
+
+
+def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy: float) -> Tensor:
+    """Loss that raises the temperature while the policy's entropy is below its target, and lowers it above."""
+    return -log_temperature * (log_prob_t.detach().mean() + target_entropy)
+
+
+def smoothed_action(action: Tensor, noise: Tensor, limit: float) -> Tensor:
+    """Target action of TD3: with noise clipped to `limit`, inside [-1, 1]."""
+    return (action + noise.clamp(-limit, limit)).clamp(-1.0, 1.0)
+
+
+def improved_weights(q_samples: Tensor, temperature: Tensor) -> Tensor:
+    """Weights of sampled actions under MPO's improved, non-parametric policy.
+
+    Parameters
+    ----------
+    q_samples : tensor `[num_samples, batch, 1]`
+        Values of actions sampled from the old policy.
+
+    Returns
+    -------
+    tensor `[num_samples, batch, 1]`
+        Weights that sum to one over the samples.
+    """
+    return (q_samples / temperature).softmax(0)
+
+
+def temperature_dual(q_samples: Tensor, temperature: Tensor, epsilon: float) -> Tensor:
+    """Dual function of MPO's E-step `[batch, 1]`: its minimum bounds the KL to the old policy by `epsilon`."""
+    log_mean_exp = (q_samples / temperature).logsumexp(0) - math.log(len(q_samples))
+    return temperature * (epsilon + log_mean_exp)
+
+
+class Bound(NamedTuple):
+    """What a soft bound costs: a penalty for who has to keep it, and the loss of its multiplier."""
+
+    penalty: Tensor
+    loss: Tensor
+
+
+def lagrangian(kl: Tensor, multiplier: Tensor, epsilon: float) -> Bound:
+    """Bound `kl` by `epsilon`: the multiplier grows while the bound is broken."""
+    return Bound(multiplier.detach() * kl, multiplier * (epsilon - kl.detach()))

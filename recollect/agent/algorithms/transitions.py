@@ -1,0 +1,168 @@
+"""Batches as off-policy algorithms need them: one row a transition, whether they were drawn as steps or sequences."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from recollect import keys
+from recollect.agent.actors.base import Actor
+from recollect.agent.actors.spaces import map_observation
+
+Batch = dict[str, Any]
+
+# Steps drawn one by one have no hidden state, and actors without memory look at none.
+_NO_STATE: Final = torch.zeros(1, 1)
+
+
+def read_transitions(actor: Actor, batch: Batch, intrinsic_weight: float = 1.0) -> "Transitions":
+    """Encode a batch of a storage.
+
+    Parameters
+    ----------
+    actor : Actor
+        Whose body turns observations into features.
+    batch : dict of tensors
+        Steps `[batch, ...]`, or sequences `[num_seq, length + n_step, ...]` with their mask.
+    intrinsic_weight : float
+        Weight of intrinsic rewards, where there are any.
+    """
+    kind = SequenceTransitions if keys.MASK in batch else StepTransitions
+    return kind(actor, batch, intrinsic_weight)
+
+
+class Transitions(ABC):
+    """The transitions of a batch, flattened to rows.
+
+    Attributes
+    ----------
+    features : tensor `[rows, F]`
+        What the body makes of the observations; gradients flow into it.
+    action : tensor `[rows, ...]`
+    reward, discount : tensor `[rows, 1]`
+        A target is `reward + discount * V(next)`, and nothing else.
+    weights : tensor `[rows, 1]` or None
+        Importance weights of prioritised draws.
+    """
+
+    features: Tensor
+
+    def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:
+        self._actor = actor
+        self._batch = batch
+        self._next: dict[bool, Tensor] = {}
+        self.action = self._rows(batch[keys.ACTION])
+        self.discount = self._rows(batch[keys.DISCOUNT])
+        self.reward = actor.normalise_reward(self._rows(batch[keys.REWARD]).float())
+        if keys.IREWARD in batch:
+            self.reward = self.reward + intrinsic_weight * self._rows(batch[keys.IREWARD]).float()
+        weights = batch.get(keys.PER_WEIGHTS)
+        self.weights = None if weights is None else self._weights(weights)
+
+    def next_features(self, *, target: bool) -> Tensor:
+        """Features `[rows, F]` of the observations after the windows, from the target body or the trained one."""
+        is_slow = target and self._actor.target_body is not None
+        if is_slow not in self._next:
+            with torch.no_grad():
+                self._next[is_slow] = self._encode_next(is_slow)
+        return self._next[is_slow]
+
+    def mean(self, losses: Tensor) -> Tensor:
+        """Mean of losses `[..., rows, 1]` over the rows, weighted where draws were prioritised."""
+        return (losses if self.weights is None else losses * self.weights).mean(-2).squeeze(-1)
+
+    def errors(self, errors: Tensor) -> Tensor:
+        """Errors `[rows, 1]` in the shape in which the storage takes them."""
+        return errors
+
+    @abstractmethod
+    def _encode_next(self, target: bool) -> Tensor:
+        """Features `[rows, F]` of the observations after the windows."""
+
+    def _rows(self, values: Tensor) -> Tensor:
+        """Values of the trained transitions `[rows, ...]`, of a key of the batch."""
+        return values
+
+    def _weights(self, weights: Tensor) -> Tensor:
+        return weights
+
+
+class StepTransitions(Transitions):
+    """Transitions that were drawn one by one, without memory."""
+
+    def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:
+        super().__init__(actor, batch, intrinsic_weight)
+        self.features = self._encode(batch[keys.OBS], target=False)
+
+    def _encode_next(self, target: bool) -> Tensor:
+        return self._encode(self._batch[keys.NEXT_OBS], target)
+
+    def _encode(self, obs: Any, target: bool) -> Tensor:
+        return self._actor.encode(self._actor.to_tensors(obs), _NO_STATE, _NO_STATE, target=target)[0]
+
+
+class SequenceTransitions(Transitions):
+    """Transitions of sequences: the memory is warmed up before the first trained step.
+
+    Hidden states come from an unroll over the stored steps, which starts anew where an episode begins. The
+    state after the last step of a window meets the window's next observation in one step more, which is
+    right at truncations too, where that observation is no stored step's.
+    """
+
+    def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:
+        mask = batch[keys.MASK][0, :, 0].tolist()
+        self._begin = mask.index(1.0)
+        self._end = self._begin + int(sum(mask))
+        self._last = len(mask) - 1
+        super().__init__(actor, batch, intrinsic_weight)
+        self._obs = actor.to_tensors(batch[keys.OBS])
+        self._start = self._start_states()
+        features, states = self._unroll(self._begin, self._end, self._warm_states())
+        self.features = features.flatten(0, 1)
+        self._states = states.detach()  # [num_seq, trained, R]
+
+    def _encode_next(self, target: bool) -> Tensor:
+        states = self._target_states() if target else self._online_states()
+        steps = torch.arange(self._end - self._begin, device=states.device)[None, :, None]
+        last = steps + self._trained(self._batch[keys.N_STEP]) - 1  # [num_seq, trained, 1]
+        after = states.gather(1, last.expand(-1, -1, states.shape[-1])).flatten(0, 1)  # [rows, R]
+        obs = map_observation(self._rows, self._actor.to_tensors(self._batch[keys.NEXT_OBS]))
+        return self._actor.encode(obs, after, after.new_zeros(len(after), 1), target=target)[0]
+
+    def errors(self, errors: Tensor) -> Tensor:
+        return errors.view(-1, self._end - self._begin)  # [num_seq, trained]
+
+    def _start_states(self) -> Tensor:
+        """Hidden states `[num_seq, R]` before the first step; of actors without memory none are stored."""
+        stored: Tensor | None = self._batch.get(keys.RHS)
+        return self.reward.new_zeros(len(self._batch[keys.MASK]), 1) if stored is None else stored
+
+    @torch.no_grad()
+    def _warm_states(self) -> Tensor:
+        """Hidden states `[num_seq, R]` before the first trained step."""
+        return self._unroll(0, self._begin, self._start)[1][:, -1] if self._begin else self._start
+
+    def _target_states(self) -> Tensor:
+        """Hidden states of the target body after each step from the first trained one, `[num_seq, positions, R]`."""
+        return self._unroll(0, self._last, self._start, target=True)[1][:, self._begin :]
+
+    def _online_states(self) -> Tensor:
+        """The same of the trained body; steps after the trained ones only serve windows that reach so far."""
+        if self._end == self._last:
+            return self._states
+        _, behind = self._unroll(self._end, self._last, self._states[:, -1])
+        return torch.cat([self._states, behind], 1)
+
+    def _unroll(self, begin: int, end: int, state: Tensor, *, target: bool = False) -> tuple[Tensor, Tensor]:
+        obs = map_observation(lambda values: values[:, begin:end], self._obs)
+        return self._actor.unroll(obs, state, self._batch[keys.DONE][:, begin:end], target=target)
+
+    def _trained(self, values: Tensor) -> Tensor:
+        return values[:, self._begin : self._end]
+
+    def _rows(self, values: Tensor) -> Tensor:
+        return self._trained(values).flatten(0, 1)
+
+    def _weights(self, weights: Tensor) -> Tensor:
+        return weights.repeat_interleave(self._end - self._begin, 0)

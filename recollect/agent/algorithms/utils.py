@@ -1,0 +1,76 @@
+"""Matrices in batches, the KL of Gaussians taken apart, and gradients that travel."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from recollect.errors import SchemaError
+
+
+def bt(m: Tensor) -> Tensor:
+    """Transpose matrices `[..., n, m]`."""
+    return m.transpose(-2, -1)
+
+
+def btr(m: Tensor) -> Tensor:
+    """Traces `[...]` of matrices `[..., n, n]`."""
+    return m.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def gaussian_kl(mu1: Tensor, mu2: Tensor, cov1: Tensor, cov2: Tensor) -> tuple[Tensor, Tensor]:
+    """Decoupled KL between two multivariate Gaussians, averaged over the batch.
+
+    How far the mean moved, and how far the covariance moved, each with the other one held at
+    distribution 1 (Abdolmaleki et al., 2018, https://arxiv.org/abs/1812.02256).
+
+    Parameters
+    ----------
+    mu1, mu2 : tensor `[batch, n]`
+        Means.
+    cov1, cov2 : tensor `[batch, n, n]`
+        Covariance matrices.
+
+    Returns
+    -------
+    kl_mu : scalar tensor
+        KL(N(mu1, cov1) || N(mu2, cov1)).
+    kl_sigma : scalar tensor
+        KL(N(mu1, cov1) || N(mu1, cov2)).
+    """
+    root1, root2 = torch.linalg.cholesky(cov1), torch.linalg.cholesky(cov2)
+    shift = torch.cholesky_solve((mu2 - mu1).unsqueeze(-1), root1).squeeze(-1)  # [batch, n]
+    kl_mu = 0.5 * ((mu2 - mu1) * shift).sum(-1)
+    log_ratio = 2.0 * (root2.diagonal(dim1=-2, dim2=-1).log() - root1.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
+    kl_sigma = 0.5 * (btr(torch.cholesky_solve(cov1, root2)) - mu1.shape[-1] + log_ratio)
+    return kl_mu.mean(), kl_sigma.mean()
+
+
+def get_gradients(*nets: nn.Module, grads_to_cpu: bool = False) -> list[Tensor | None]:
+    """Gradients of all trained parameters of `nets`, None where there is none."""
+    return take_gradients(list(_trained(nets)), grads_to_cpu=grads_to_cpu)
+
+
+def set_gradients(*nets: nn.Module, gradients: Sequence[Tensor | None], device: torch.device | str) -> None:
+    """Set the gradients of all trained parameters of `nets`, in the order of `get_gradients`."""
+    put_gradients(list(_trained(nets)), gradients, torch.device(device))
+
+
+def take_gradients(parameters: Sequence[nn.Parameter], *, grads_to_cpu: bool) -> list[Tensor | None]:
+    """Gradients of `parameters`, None where there is none."""
+    gradients = [parameter.grad for parameter in parameters]
+    if grads_to_cpu:
+        return [gradient if gradient is None else gradient.cpu() for gradient in gradients]
+    return gradients
+
+
+def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None], device: torch.device) -> None:
+    """Set the gradients of `parameters`."""
+    if len(parameters) != len(gradients):
+        raise SchemaError(f"expected {len(parameters)} gradients, one for each parameter, got {len(gradients)}")
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient if gradient is None else gradient.to(device)
+
+
+def _trained(nets: Sequence[nn.Module]) -> Iterator[nn.Parameter]:
+    return (parameter for net in nets for parameter in net.parameters() if parameter.requires_grad)

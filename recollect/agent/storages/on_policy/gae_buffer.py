@@ -1,0 +1,93 @@
+"""`GAEBuffer`: rollouts with generalised advantage estimates."""
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import torch
+
+from recollect import keys
+from recollect.agent.algorithms.returns import gae
+from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.on_policy.options import RolloutOptions
+from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
+from recollect.agent.storages.on_policy.streams import Streams
+from recollect.checks import check_number
+
+
+class GAEBuffer(RolloutBuffer):
+    """Storage for on-policy algorithms with generalised advantage estimates (Schulman et al. 2016, arXiv 1506.02438).
+
+    Values and log-probabilities are those that the actor gave when it acted; if it normalises
+    observations, whose moments have moved since, they are computed anew. A truncated episode bootstraps
+    from the value of its true last observation, a terminated one from nothing.
+
+    Parameters
+    ----------
+    size : int
+        Capacity along the time axis, for each source: at least the algorithm's `update_every`.
+    device : torch.device or str
+        Where batches are placed.
+    actor : Actor
+        If it `is_recurrent`, batches are sequences.
+    algorithm : Algorithm
+        Owner of `gamma`, which tells the values of last observations.
+    envs : VecEnv
+        Tells the number of environments.
+    gae_lambda : float
+        Weight of longer returns: 0 trusts the critic after one step, 1 the rewards alone.
+    **options
+        See `RolloutOptions`.
+
+    Examples
+    --------
+    >>> GAEBuffer.create_factory(128, gae_lambda=0.9)
+    StorageFactory(GAEBuffer, size=128, gae_lambda=0.9)
+    """
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        gae_lambda: float = 0.95,
+        **options: Unpack[RolloutOptions],
+    ) -> None:
+        self._set_gae_lambda(gae_lambda)
+        super().__init__(size, device, actor, algorithm, envs, **options)
+
+    @classmethod
+    def create_factory(
+        cls,
+        size: int,
+        gae_lambda: float = 0.95,
+        **options: Unpack[RolloutOptions],
+    ) -> StorageFactory:
+        """Return a function that creates `GAEBuffer` instances."""
+        return StorageFactory(cls, {"size": size, "gae_lambda": gae_lambda, **options})
+
+    def _compute(self, streams: Streams) -> dict[str, torch.Tensor]:
+        values, log_probs = self._values_and_log_probs(streams)
+        discounts = self._discounts(streams)
+        advantages = gae(
+            self._rewards(streams),
+            discounts,
+            values,
+            self._next_values(streams, values, discounts),
+            streams.continues.float(),
+            self.gae_lambda,
+        )
+        returns = advantages + values
+        return {keys.ADVANTAGE: advantages, keys.RETURN: returns, keys.VALUE: values, keys.LOG_PROB: log_probs}
+
+    def _values_and_log_probs(self, streams: Streams) -> tuple[torch.Tensor, torch.Tensor]:
+        if getattr(self.actor, "normaliser", None) is not None:
+            return self._evaluate(streams)
+        return self._column(streams, keys.VALUE), self._column(streams, keys.LOG_PROB)
+
+    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
+        return super()._parameter_setters() | {"gae_lambda": self._set_gae_lambda}
+
+    def _set_gae_lambda(self, value: Any) -> None:
+        self.gae_lambda = check_number("gae_lambda", value, 0.0, 1.0)

@@ -1,0 +1,31 @@
+"""Options that every on-policy storage takes by keyword."""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from recollect.agent.storages.experience.schema import FrameStacks
+from recollect.errors import ConfigError, closest
+
+
+class RolloutOptions(TypedDict, total=False):
+    """Options that every on-policy storage takes by keyword.
+
+    seed : int, optional
+        Seed of the storage's own generator.
+    frame_stack : int or mapping, optional
+        Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
+        with the stacking axis. Frames are then stored once.
+    sequence_length : int, optional
+        Most steps of a recurrent actor's sequences. By default `algorithm.update_every`.
+    """
+
+    seed: int | None
+    frame_stack: FrameStacks
+    sequence_length: int | None
+
+
+def check_options(storage: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that no on-policy storage has."""
+    for name in options:
+        if name not in RolloutOptions.__annotations__:
+            raise ConfigError(f"{storage} has no option {name!r}; {closest(name, RolloutOptions.__annotations__)}")

@@ -1,0 +1,257 @@
+"""`RolloutBuffer`: what on-policy storages share, from the steps of a rollout to shuffled mini-batches."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Final, Unpack
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.base import Batch, Info
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.lane_store import ONE_STEP
+from recollect.agent.storages.experience.outputs import nest
+from recollect.agent.storages.lane_storage import LaneStorage
+from recollect.agent.storages.on_policy.options import RolloutOptions, check_options
+from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
+from recollect.agent.storages.on_policy.streams import Streams
+from recollect.checks import check_count
+from recollect.errors import SchemaError, StorageError
+
+# Steps that the networks see at once when all stored steps are evaluated anew.
+_EVALUATED_STEPS: Final = 1024
+
+
+class RolloutBuffer(LaneStorage):
+    """Storage for on-policy algorithms: every step is learned from once an epoch, then all are let go.
+
+    `before_gradients` computes returns and advantages of what is stored, `generate_batches` deals the
+    steps out, and `reset` makes room for the next rollout.
+
+    Parameters
+    ----------
+    size : int
+        Capacity along the time axis, for each source: at least the algorithm's `update_every`.
+    device : torch.device or str
+        Where batches are placed.
+    actor : Actor
+        If it `is_recurrent`, batches are sequences.
+    algorithm : Algorithm
+        Owner of `gamma`; its `next_values` and `evaluate_actions` are asked for values.
+    envs : VecEnv
+        Tells the number of environments.
+    **options
+        See `RolloutOptions`.
+    """
+
+    storage_tensors = (
+        keys.OBS,
+        keys.RHS,
+        keys.DONE,
+        keys.ACTION,
+        keys.REWARD,
+        keys.IREWARD,
+        keys.NEXT_OBS,
+        keys.NEXT_RHS,
+        keys.NEXT_DONE,
+        keys.VALUE,
+        keys.LOG_PROB,
+    )
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        **options: Unpack[RolloutOptions],
+    ) -> None:
+        check_options(type(self).__name__, options)
+        seed, frame_stack = options.get("seed"), options.get("frame_stack")
+        super().__init__(size, device, actor, algorithm, envs, seed=seed, frame_stack=frame_stack)
+        self._set_sequence_length(options.get("sequence_length"))
+        self._rollout: Rollout | None = None
+        self._is_stopped = False
+
+    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+        self._check_keys(sample)
+        super().init_tensors(sample)
+
+    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+        with self._store.lock:
+            self._check_keys(sample)
+            self._make_room(0, 1)
+            super().insert_transition(sample)
+
+    def insert_data_slice(
+        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
+    ) -> None:
+        with self._store.lock:
+            self._check_keys(new_data)
+            self._make_room(source, len(new_data.get(keys.REWARD, ())), first_step)
+            super().insert_data_slice(new_data, source=source, first_step=first_step)
+
+    def before_gradients(self) -> None:
+        """Compute returns and advantages of all that is stored; batches are then made of it."""
+        with self._store.lock:
+            streams = Streams(self._store.ring)
+            computed = self._compute(streams)
+            self._rollout = Rollout(
+                streams.ids,
+                {key: streams.in_order(values)[:, None] for key, values in computed.items()},
+                self._choice(streams),
+            )
+            self._is_stopped = False
+
+    def after_gradients(self, batch: Batch, info: Info) -> Info:
+        """Return `info` as it is; if it asks for an early stop, no more batches of this rollout follow."""
+        self._is_stopped = self._is_stopped or bool(info.get(keys.ALGORITHM, {}).get(keys.EARLY_STOP, False))
+        return info
+
+    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]:
+        """Yield the mini-batches of `num_epochs` epochs, each of which goes through all steps in a new order.
+
+        There are no more of them after an early stop, and once `reset` lets the steps go.
+
+        Parameters
+        ----------
+        num_mini_batch : int
+            Mini-batches of an epoch, or fewer if there are fewer rows.
+        mini_batch_size : int
+            Has no effect: all steps are learned from, so an equal share of them makes a mini-batch.
+        num_epochs : int
+            Number of epochs.
+
+        Yields
+        ------
+        dict
+            Tensors `[batch, ...]` by key, with `Return` and `Advantage`; of recurrent actors
+            `[num_seq, length, ...]`, with hidden states `[num_seq, ...]` at the start only and a
+            `Mask` that is 0 where a shorter sequence is padded.
+        """
+        num_parts, num_epochs = check_count("num_mini_batch", num_mini_batch), check_count("num_epochs", num_epochs)
+        if self._rollout is None:
+            raise StorageError("returns are not computed yet: call before_gradients after inserting data")
+        return self._batches(self._rollout, num_parts, num_epochs)
+
+    @abstractmethod
+    def _compute(self, streams: Streams) -> dict[str, torch.Tensor]:
+        """What batches have beside the stored columns, by key, `[time, lanes]`; wins over a stored column."""
+
+    def _batches(self, rollout: Rollout, num_parts: int, num_epochs: int) -> Iterator[Batch]:
+        for _ in range(num_epochs):
+            for picked in rollout.choice.epoch(self._rng, num_parts):
+                if self._is_stopped or self._rollout is not rollout:
+                    return
+                yield self._batch(rollout, picked)
+
+    def _batch(self, rollout: Rollout, picked: Picked) -> Batch:
+        positions = torch.from_numpy(picked.positions.ravel())
+        rows = self._rows(rollout.ids[picked.positions.ravel()])
+        rows |= {key: values[positions].to(self.device) for key, values in rollout.computed.items()}
+        if picked.mask is None:
+            return rows
+        batch = shaped(rows, picked.positions.shape)
+        if keys.RHS in batch:
+            batch[keys.RHS] = batch[keys.RHS][:, 0]
+        batch[keys.MASK] = torch.from_numpy(picked.mask[..., None]).to(self.device, torch.float32)
+        return batch
+
+    def _rows(self, ids: np.ndarray) -> Batch:
+        """Stored columns of the steps `ids`, `[batch, ...]`."""
+        with self._store.lock:
+            tensors = self._store.gather(ids, self._store.locate(ids, ONE_STEP), self.algorithm.gamma)
+        return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
+
+    def _column(self, streams: Streams, key: str) -> torch.Tensor:
+        """A stored column of one number for each step as float32 `[time, lanes]`."""
+        return streams.column(self.data[key]).float()
+
+    def _rewards(self, streams: Streams) -> torch.Tensor:
+        """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
+        rewards = self.actor.normalise_reward(self._column(streams, keys.REWARD).to(self.device)).cpu()
+        if keys.IREWARD in self.data:
+            rewards = rewards + self.algorithm.intrinsic_weight * self._column(streams, keys.IREWARD)
+        return rewards
+
+    def _discounts(self, streams: Streams) -> torch.Tensor:
+        """γ, and 0 where an episode terminated, `[time, lanes]`."""
+        flag = keys.NEXT_TERMINATED if keys.NEXT_TERMINATED in self.data else keys.NEXT_DONE
+        return self.algorithm.gamma * (1.0 - self._column(streams, flag))
+
+    def _next_values(self, streams: Streams, values: torch.Tensor, discounts: torch.Tensor) -> torch.Tensor:
+        """Values `[time, lanes]` of what each step led to.
+
+        That is the next step's value where the stream goes on. Elsewhere the critic is asked about the
+        true next observation, unless the episode terminated, and then nothing is bootstrapped.
+        """
+        is_asked = streams.in_order(~streams.continues & (discounts > 0.0))
+        asked = torch.zeros(len(streams.ids))
+        if is_asked.any():
+            rows = self._rows(streams.ids[is_asked.numpy()])
+            asked[is_asked] = self.algorithm.next_values(rows).float().squeeze(-1).cpu()
+        following = torch.cat([values[1:], torch.zeros_like(values[:1])])
+        return torch.where(streams.continues, following, streams.padded(asked))
+
+    def _evaluate(self, streams: Streams) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values and log-probabilities of all steps under the present networks, each `[time, lanes]`."""
+        num_parts = -(-len(streams.ids) // _EVALUATED_STEPS)
+        parts = [self.algorithm.evaluate_actions(self._rows(ids)) for ids in np.array_split(streams.ids, num_parts)]
+        values, log_probs = (torch.cat(column).squeeze(-1).cpu() for column in zip(*parts, strict=True))
+        return streams.padded(values), streams.padded(log_probs)
+
+    def _choice(self, streams: Streams) -> SingleSteps | StepSequences:
+        if not getattr(self.actor, "is_recurrent", False):
+            return SingleSteps(len(streams.ids))
+        length = self.sequence_length or self.algorithm.update_every
+        begins = streams.begins(streams.column(self.data[keys.DONE]), length)
+        return StepSequences(streams.in_order(begins).numpy())
+
+    def _check_keys(self, sample: Mapping[str, Any]) -> None:
+        """Refuse a first sample without what returns and sequences are computed from."""
+        if self._store.is_built:
+            return
+        needed = [keys.REWARD, keys.VALUE, keys.LOG_PROB]
+        if getattr(self.actor, "is_recurrent", False):
+            needed += [keys.RHS, keys.DONE]
+        missing = [key for key in needed if key not in sample]
+        if missing:
+            raise SchemaError(
+                f"a sample lacks {', '.join(missing)}, which {type(self).__name__} needs; it has "
+                f"{', '.join(map(str, sample))}. On-policy algorithms tell values and log-probabilities as they act"
+            )
+
+    def _make_room(self, source: Hashable, num_steps: int, first_step: int | None = None) -> None:
+        """Refuse steps for which there is no room; a source that joins gets room of its own."""
+        state = self._store.state()
+        known = {name: (lane, received) for name, lane, received in state.sources}
+        num_stored = 0
+        if source in known:
+            lane, received = known[source]
+            num_stored = int(self._store.ring.sizes[lane : lane + self.num_envs].max())
+            num_steps -= 0 if first_step is None else min(max(0, received - first_step), num_steps)
+        if num_stored + num_steps > self.max_size:
+            raise StorageError(
+                f"no room for {num_steps} more steps: {num_stored} of {self.max_size} are stored; "
+                "call reset after each update stage, or use a larger size"
+            )
+        if source not in known and known and not state.vacant_lanes:
+            self._store.resize(self.max_size * (len(known) + 1))
+
+    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
+        """Let go of a rollout whose steps may have been forgotten."""
+        self._rollout = None
+
+    def _set_max_size(self, value: Any) -> None:
+        size = check_count("max_size", value)
+        num_sources = self._store.ring.num_lanes // self.num_envs if self._store.is_built else 1
+        self._store.resize(size * num_sources)
+        self.max_size = size
+
+    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
+        return super()._parameter_setters() | {"sequence_length": self._set_sequence_length}
+
+    def _set_sequence_length(self, value: Any) -> None:
+        self.sequence_length = None if value is None else check_count("sequence_length", value)

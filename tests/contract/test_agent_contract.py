@@ -1,0 +1,176 @@
+"""One suite for every agent: each algorithm with each storage of its family, action space and kind of memory."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+
+from recollect import keys
+from recollect.agent.actors import OffPolicyActor, OnPolicyActor
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.agent.envs import VecEnv
+from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES, STORAGES, PERBuffer
+from recollect.errors import ConfigError
+from recollect.scheme.scheme import Scheme
+
+ACTION_SPACES = {
+    "box": Box(np.float32([-1, 0]), np.float32([1, 3])),
+    "discrete": Discrete(3),
+    "multi-discrete": MultiDiscrete([2, 3]),
+    "multi-binary": MultiBinary(2),
+}
+MEMORIES = (None, "gru", "lstm")
+NUM_ENVS, NUM_STAGES, STAGE = 2, 4, 8
+_PRIORITISED = {"n_step": 2, "alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "default_error": 1.0}
+STORAGE_OPTIONS: dict[str, dict[str, Any]] = {
+    "replay": {},
+    "nstep": {"n_step": 2},
+    "per": _PRIORITISED,
+    "ere": {**_PRIORITISED, "eta": 0.99, "cmin": 10},
+    "her": {**_PRIORITISED, "eta": 0.99, "cmin": 10},
+    "gae": {},
+    "vtrace": {},
+}
+
+
+class SmallTask(gym.Env[Any, Any]):
+    """Moves a point by the sum of the action's numbers; episodes of five to nine steps, ended in both ways."""
+
+    def __init__(self, space: str, with_goal: bool) -> None:
+        self.action_space = ACTION_SPACES[space]
+        self._with_goal = with_goal
+        point = Box(-np.inf, np.inf, (2,), np.float32)
+        names = ("observation", keys.ACHIEVED_GOAL, keys.DESIRED_GOAL)
+        self.observation_space = Dict(dict.fromkeys(names, point)) if with_goal else point
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._point = self.np_random.standard_normal(2).astype(np.float32)
+        self._steps_left = int(self.np_random.integers(5, 10))
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._point = self._point + np.float32(0.1) * np.float32(np.sum(action))
+        self._steps_left -= 1
+        is_over = self._steps_left == 0
+        terminated = is_over and bool(self._point[0] > self._point[1])
+        reward = float(self.compute_reward(self._point, np.zeros(2, np.float32), {}))
+        return self._observe(), reward, terminated, is_over and not terminated, {}
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        return -np.abs(achieved_goal - desired_goal).sum(-1)
+
+    def _observe(self) -> Any:
+        if not self._with_goal:
+            return self._point.copy()
+        goals = {keys.ACHIEVED_GOAL: self._point.copy(), keys.DESIRED_GOAL: np.zeros(2, np.float32)}
+        return {"observation": self._point.copy(), **goals}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Networks of this size are faster so."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def spaces_of(algo: str) -> list[str]:
+    return [name for name, space in ACTION_SPACES.items() if isinstance(space, ALGORITHMS[algo].action_spaces)]
+
+
+def agents() -> Iterator[tuple[str, str, str, str | None]]:
+    for algo, algorithm in ALGORITHMS.items():
+        storages = ON_POLICY_STORAGES if algorithm.is_on_policy else OFF_POLICY_STORAGES
+        for storage in storages:
+            for space in spaces_of(algo):
+                for memory in MEMORIES:
+                    yield algo, storage, space, memory
+
+
+def build(algo: str, storage: str, space: str, memory: str | None, **actor_options: Any) -> Scheme:
+    algorithm = ALGORITHMS[algo]
+    pace = {"update_every": STAGE, "num_mini_batch": 2, "mini_batch_size": 16}
+    start = {} if algorithm.is_on_policy else {"start_steps": 2 * STAGE}
+    envs, action_space, obs_space = VecEnv.create_factory(
+        SmallTask, {"space": space, "with_goal": storage == "her"}, NUM_ENVS, seed=1
+    )
+    actor_class = OnPolicyActor if algorithm.is_on_policy else OffPolicyActor
+    networks = {"hidden_sizes": (8,), "memory": memory, "memory_size": 4, **actor_options}
+    return Scheme(
+        algorithm.create_factory(**pace, **start),
+        actor_class.create_factory(obs_space, action_space, algorithm, seed=1, **networks),
+        STORAGES[storage].create_factory(100, seed=1, **STORAGE_OPTIONS[storage]),
+        envs,
+        device="cpu",
+    )
+
+
+def train(scheme: Scheme) -> list[dict[str, Any]]:
+    """Run a few update stages, and return what was told of each update."""
+    for _ in range(NUM_STAGES):
+        scheme.update_worker.step()
+    scheme.stop()
+    return list(scheme.update_worker.recent_updates)
+
+
+@pytest.mark.parametrize(("algo", "storage", "space", "memory"), list(agents()))
+def test_agent_learns_from_what_it_does(algo: str, storage: str, space: str, memory: str | None) -> None:
+    scheme = build(algo, storage, space, memory)
+    before = {name: weight.clone() for name, weight in scheme.actor.named_parameters()}
+    updates = train(scheme)
+
+    assert scheme.num_steps == NUM_STAGES * STAGE * NUM_ENVS
+    assert len(updates) == scheme.num_updates >= 2 * (NUM_STAGES - 1)
+    for info in updates:
+        scalars = {name: value for name, value in info[keys.ALGORITHM].items() if name != keys.ERRORS}
+        assert scalars
+        assert all(math.isfinite(value) for value in scalars.values()), scalars
+
+    after = dict(scheme.actor.named_parameters())
+    same = [name for name, weight in before.items() if torch.equal(weight, after[name])]
+    assert same == []
+    assert all(weight.isfinite().all() for weight in after.values())
+    if STORAGE_OPTIONS[storage].get("alpha"):
+        assert_priorities_follow_errors(scheme.storage)
+
+
+def assert_priorities_follow_errors(storage: PERBuffer) -> None:
+    """Errors that came back replaced the one that new steps begin with, each step's with its own."""
+    assert storage.tree is not None
+    errors = storage.tree.errors[storage.tree.errors > 0]
+    assert len(np.unique(errors[errors != storage.default_error])) >= 3
+
+
+def test_prioritised_agents_are_in_the_table() -> None:
+    prioritised = [agent for agent in agents() if STORAGE_OPTIONS[agent[1]].get("alpha")]
+    assert len(prioritised) == 3 * 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("algo", "space"),
+    [(algo, space) for algo in ALGORITHMS for space in ACTION_SPACES if space not in spaces_of(algo)],
+)
+def test_an_action_space_that_an_algorithm_cannot_act_in_is_refused(algo: str, space: str) -> None:
+    storage = "gae" if ALGORITHMS[algo].is_on_policy else "replay"
+    with pytest.raises(ConfigError, match=r"cannot act in .*\. Use --algo \w+"):
+        build(algo, storage, space, None)
+
+
+def test_warming_up_a_memory_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="sequence_overlap"):
+        build("sac", "replay", "box", None, sequence_overlap=2)
+
+
+@pytest.mark.parametrize("algo", ["ddqn", "sac", "mpo"])
+@pytest.mark.parametrize("storage", ["replay", "per"])
+def test_burn_in_trains_only_the_steps_behind_it(algo: str, storage: str) -> None:
+    scheme = build(algo, storage, "box" if algo != "ddqn" else "discrete", "gru", sequence_overlap=3)
+    errors = [info[keys.ALGORITHM][keys.ERRORS] for info in train(scheme)]
+    assert all(error.shape[1] == STAGE - 3 for error in errors)

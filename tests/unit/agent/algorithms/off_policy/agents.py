@@ -1,0 +1,80 @@
+"""Small off-policy agents, and batches of random numbers for them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import Tensor
+
+from recollect import keys
+from recollect.agent.actors import Actor, OffPolicyActor
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
+
+# Networks this small are not worth a second thread, which only waits where tests run side by side.
+torch.set_num_threads(1)
+
+OFF_POLICY = [name for name in ALGORITHMS if not ALGORITHMS[name].is_on_policy]
+OBS = Box(-1.0, 1.0, (3,))
+CONTINUOUS = Box(np.float32([-1, 0]), np.float32([1, 4]))
+DISCRETE = Discrete(3)
+
+Batch = dict[str, Any]
+
+
+@dataclass
+class Agent:
+    """An algorithm and its actor."""
+
+    actor: Actor
+    algo: Any
+
+
+def space_of(name: str) -> gym.Space[Any]:
+    return DISCRETE if Discrete in ALGORITHMS[name].action_spaces else CONTINUOUS
+
+
+def make_agent(name: str, *, actor_options: dict[str, Any] | None = None, seed: int = 1, **options: Any) -> Agent:
+    """An agent with tiny networks."""
+    networks = {"hidden_sizes": (8,), "memory_size": 4, **(actor_options or {})}
+    factory = OffPolicyActor.create_factory(OBS, space_of(name), ALGORITHMS[name], seed=seed, **networks)
+    actor = factory("cpu")
+    algo = ALGORITHMS[name].create_factory(**options)("cpu", actor, None)
+    assert isinstance(algo, OffPolicyAlgorithm)
+    return Agent(actor, algo)
+
+
+def make_batch(agent: Agent, num_rows: int = 6, seed: int = 0) -> Batch:
+    """Rows of random numbers, the last of which terminates."""
+    generator = torch.Generator().manual_seed(seed)
+    discount = torch.full((num_rows, 1), 0.9)
+    discount[-1] = 0.0
+    return {
+        keys.OBS: torch.randn(num_rows, 3, generator=generator),
+        keys.NEXT_OBS: torch.randn(num_rows, 3, generator=generator),
+        keys.ACTION: agent.actor.actions.draw(num_rows, generator),
+        # Small enough for errors that Huber's loss squares.
+        keys.REWARD: 0.3 * torch.randn(num_rows, 1, generator=generator),
+        keys.DISCOUNT: discount,
+    }
+
+
+def gradients(agent: Agent, batch: Batch) -> list[Tensor]:
+    """Gradients of a batch with the same random numbers each time; zeros where there are none."""
+    agent.algo.generator.manual_seed(3)
+    # The second computation, in which TD3 trains its policy.
+    agent.algo.num_computed = 1
+    found, _ = agent.algo.compute_gradients(batch)
+    parameters = agent.algo.optimiser.parameters
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+
+def critic_gradients(agent: Agent, batch: Batch) -> list[Tensor]:
+    return gradients(agent, batch)[: len(agent.actor.critic_parameters())]
+
+
+def differ(left: list[Tensor], right: list[Tensor]) -> bool:
+    return any(not torch.allclose(a, b, atol=1e-7) for a, b in zip(left, right, strict=True))

@@ -1,0 +1,101 @@
+"""Both forms of soft actor-critic, with losses written out."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from recollect import keys
+from tests.unit.agent.algorithms.off_policy.agents import Agent, make_agent, make_batch
+
+each_form = pytest.mark.parametrize("name", ["sac", "sac-discrete"])
+
+
+def parts_of(agent: Agent) -> tuple[Any, Any, Any]:
+    return agent.actor.policy, agent.actor.critics, agent.actor.target_critics
+
+
+def losses_of_continuous(agent: Agent, batch: dict[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    policy, critics, target_critics = parts_of(agent)
+    action, log_prob = policy(batch[keys.NEXT_OBS]).sample_with_log_prob(generator)
+    value = target_critics(batch[keys.NEXT_OBS], action).min(0).values - 0.3 * log_prob
+    target = (batch[keys.REWARD] + batch[keys.DISCOUNT] * value).detach()
+    loss_q = sum(0.5 * (target - q).square().mean() for q in critics(batch[keys.OBS], batch[keys.ACTION]))
+    action, log_prob = policy(batch[keys.OBS]).sample_with_log_prob(generator)
+    loss_pi = (0.3 * log_prob - critics(batch[keys.OBS], action).min(0).values).mean()
+    return loss_q, loss_pi
+
+
+def losses_of_discrete(agent: Agent, batch: dict[str, Any], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    policy, critics, target_critics = parts_of(agent)
+    following = policy(batch[keys.NEXT_OBS])
+    soft = target_critics(batch[keys.NEXT_OBS]).min(0).values - 0.3 * following.logits
+    target = (batch[keys.REWARD] + batch[keys.DISCOUNT] * (following.probs * soft).sum(1, keepdim=True)).detach()
+    taken = [q.gather(1, batch[keys.ACTION]) for q in critics(batch[keys.OBS])]
+    loss_q = sum(0.5 * (target - q).square().mean() for q in taken)
+    now = policy(batch[keys.OBS])
+    soft = 0.3 * now.logits - critics(batch[keys.OBS]).min(0).values.detach()
+    return loss_q, (now.probs * soft).sum(1).mean()
+
+
+LOSSES = {"sac": losses_of_continuous, "sac-discrete": losses_of_discrete}
+
+
+@each_form
+def test_losses_written_out(name: str) -> None:
+    agent = make_agent(name, temperature=0.3)
+    batch = make_batch(agent)
+    agent.algo.generator.manual_seed(5)
+    gradients, info = agent.algo.compute_gradients(batch)
+    loss_q, loss_pi = LOSSES[name](agent, batch, torch.Generator().manual_seed(5))
+    critic = torch.autograd.grad(loss_q, agent.actor.critic_parameters())
+    policy = torch.autograd.grad(loss_pi, agent.actor.policy_parameters())
+    torch.testing.assert_close(tuple(gradients[:-1]), (*critic, *policy))
+    assert info[keys.ALGORITHM]["loss_q"] == pytest.approx(loss_q.item())
+    assert info[keys.ALGORITHM]["loss_pi"] == pytest.approx(loss_pi.item())
+
+
+@each_form
+def test_the_temperature_learns_towards_the_target_entropy(name: str) -> None:
+    for target_entropy, rises in ((50.0, True), (-50.0, False)):
+        agent = make_agent(name, temperature=0.3, target_entropy=target_entropy)
+        assert agent.algo.temperature.item() == pytest.approx(0.3)
+        agent.algo.compute_gradients(make_batch(agent))
+        agent.algo.apply_gradients()
+        assert (agent.algo.temperature.item() > 0.3) is rises
+
+
+@each_form
+def test_a_temperature_that_does_not_learn_stays(name: str) -> None:
+    agent = make_agent(name, temperature=0.3, learn_temperature=False)
+    for seed in range(3):
+        gradients, info = agent.algo.compute_gradients(make_batch(agent, seed=seed))
+        agent.algo.apply_gradients()
+    assert gradients[-1] is None
+    assert "loss_temperature" not in info[keys.ALGORITHM]
+    assert agent.algo.temperature.item() == pytest.approx(0.3)
+
+
+def test_target_entropies_fit_the_actions() -> None:
+    assert make_agent("sac").algo.target_entropy == -2.0
+    assert make_agent("sac", target_entropy=-0.5).algo.target_entropy == -0.5
+    assert make_agent("sac-discrete").algo.target_entropy == pytest.approx(0.5 * math.log(3))
+    assert make_agent("sac-discrete", entropy_share=0.9).algo.target_entropy == pytest.approx(0.9 * math.log(3))
+
+
+def test_the_temperature_is_part_of_the_state() -> None:
+    agent, other = make_agent("sac", temperature=0.3), make_agent("sac")
+    other.algo.load_state(agent.algo.state())
+    assert other.algo.temperature.item() == pytest.approx(0.3)
+
+
+def test_noise_is_an_option() -> None:
+    agents = {noise: make_agent("sac", noise=noise, noise_std=0.5) for noise in ("none", "ou")}
+    actions = {}
+    for noise, agent in agents.items():
+        obs, rhs, done = agent.actor.actor_initial_states(torch.zeros(20, 3))
+        actions[noise] = agent.algo.acting_step(obs, rhs, done)[0]
+        assert (actions[noise].abs() <= 1).all()
+    assert not torch.equal(actions["none"], actions["ou"])

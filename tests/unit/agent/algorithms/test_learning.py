@@ -1,0 +1,139 @@
+"""What every algorithm takes from its base: pace, gradients, parameters that change, and refusals."""
+
+import pickle
+
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiBinary, Text
+
+from recollect import keys
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.agent.algorithms.factory import AlgorithmFactory
+from recollect.agent.algorithms.off_policy.sac import SAC, SACConfig
+from recollect.errors import ConfigError, NotFiniteError, RecollectWarning
+from tests.unit.agent.algorithms.off_policy.agents import make_agent, make_batch
+
+PACE = {
+    "gamma": 0.5,
+    "start_steps": 7,
+    "num_epochs": 2,
+    "update_every": 3,
+    "num_mini_batch": 4,
+    "mini_batch_size": 5,
+    "test_every": 6,
+    "num_test_episodes": 8,
+}
+
+
+def test_the_pace_comes_from_the_config() -> None:
+    algo = make_agent("sac", **PACE).algo
+    assert {name: getattr(algo, name) for name in PACE} == PACE
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, 1) for name in PACE])
+def test_the_pace_can_be_changed(name: str, value: int) -> None:
+    algo = make_agent("sac", **PACE).algo
+    algo.update_algorithm_parameter(name, value)
+    assert {key: getattr(algo, key) for key in PACE} == PACE | {name: value}
+
+
+def test_an_unknown_parameter_warns_and_changes_nothing() -> None:
+    algo = make_agent("sac").algo
+    before = algo.config
+    with pytest.warns(RecollectWarning, match=r"'gama'.*did you mean 'gamma'"):
+        algo.update_algorithm_parameter("gama", 0.5)
+    assert algo.config is before
+
+
+def test_a_value_that_cannot_be_is_refused_and_changes_nothing() -> None:
+    algo = make_agent("sac").algo
+    before = algo.config
+    with pytest.raises(ConfigError, match="gamma must be a number at least 0 and at most 1, got 2"):
+        algo.update_algorithm_parameter("gamma", 2)
+    assert algo.config is before
+
+
+def test_a_new_learning_rate_takes_effect() -> None:
+    agent = make_agent("sac")
+    agent.algo.update_algorithm_parameter("policy_lr", 0.0)
+    before = {name: weight.clone() for name, weight in agent.actor.named_parameters()}
+    agent.algo.compute_gradients(make_batch(agent))
+    agent.algo.apply_gradients()
+    moved = {name.split(".")[0] for name, weight in agent.actor.named_parameters() if (weight != before[name]).any()}
+    assert moved == {"critics", "target_critics"}
+
+
+def test_gradients_can_be_applied_elsewhere() -> None:
+    worker, learner, alone = make_agent("sac"), make_agent("sac"), make_agent("sac")
+    batch = make_batch(worker)
+    gradients, _ = worker.algo.compute_gradients(batch)
+    alone.algo.compute_gradients(batch)
+    learner.algo.apply_gradients(gradients)
+    alone.algo.apply_gradients()
+    for ours, theirs in zip(learner.actor.parameters(), alone.actor.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert learner.algo.num_updates == 1
+    assert worker.algo.num_updates == 0
+
+
+def test_weights_can_be_set() -> None:
+    agent, other = make_agent("sac"), make_agent("sac", seed=5)
+    agent.algo.set_weights(other.actor.state_dict())
+    for ours, theirs in zip(agent.actor.parameters(), other.actor.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_gradients_of_each_network_are_limited() -> None:
+    agent = make_agent("sac", max_grad_norm=1e-3)
+    gradients, info = agent.algo.compute_gradients(make_batch(agent))
+    critics = gradients[: len(agent.actor.critic_parameters())]
+    norm = torch.stack([gradient.norm() for gradient in critics]).norm()
+    assert float(norm) == pytest.approx(1e-3, rel=1e-2)
+    assert info[keys.ALGORITHM]["grad_norm_critic"] > 1e-3
+
+
+@pytest.mark.parametrize("max_grad_norm", [None, 1.0])
+def test_a_loss_that_is_not_finite_is_named_and_nothing_moves(max_grad_norm: float | None) -> None:
+    agent = make_agent("sac", max_grad_norm=max_grad_norm)
+    batch = make_batch(agent)
+    batch[keys.REWARD][0] = float("nan")
+    with pytest.raises(NotFiniteError, match=r"loss_q of SAC \(continuous\) is nan at update 0"):
+        agent.algo.compute_gradients(batch)
+    assert all(weight.isfinite().all() for weight in agent.actor.parameters())
+
+
+def test_info_has_numbers_and_the_errors() -> None:
+    agent = make_agent("sac")
+    _, info = agent.algo.compute_gradients(make_batch(agent))
+    errors = info[keys.ALGORITHM].pop(keys.ERRORS)
+    assert isinstance(errors, torch.Tensor)
+    assert all(isinstance(value, float) for value in info[keys.ALGORITHM].values())
+    assert {"loss_q", "loss_pi", "temperature"} <= info[keys.ALGORITHM].keys()
+
+
+def test_factory_is_frozen_readable_and_survives_pickling() -> None:
+    factory = SAC.create_factory(gamma=0.9, critic_lr=1e-3)
+    assert repr(factory) == "AlgorithmFactory(SAC, gamma=0.9, critic_lr=0.001)"
+    copy = pickle.loads(pickle.dumps(factory))
+    assert copy == factory == AlgorithmFactory(SAC, SACConfig(gamma=0.9, critic_lr=1e-3))
+    with pytest.raises(AttributeError):
+        factory.config = SACConfig()  # type: ignore[misc]
+
+
+def test_an_unknown_option_is_refused_with_the_closest() -> None:
+    with pytest.raises(ConfigError, match=r"SAC \(continuous\) has no option 'critic_rl'; did you mean 'critic_lr'"):
+        SAC.create_factory(critic_rl=1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "space", "message"),
+    [
+        ("sac", Discrete(2), r"SAC \(continuous\) cannot act in Discrete\(2\). Use --algo ddqn, ppo or sac-discrete."),
+        ("ddqn", Box(-1.0, 1.0, (1,)), r"DDQN cannot act in Box.* Use --algo ddpg, mpo, ppo, sac or td3."),
+        ("mpo", MultiBinary(3), r"MPO cannot act in MultiBinary\(3\). Use --algo ppo."),
+        ("td3", Text(3), "TD3 cannot act in Text.* No algorithm can; wrap the environment"),
+    ],
+)
+def test_an_action_space_that_does_not_fit_is_refused_with_who_can(name: str, space: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ALGORITHMS[name].plan(space)  # type: ignore[arg-type]
