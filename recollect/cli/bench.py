@@ -1,0 +1,39 @@
+"""`recollect bench`: the benchmarks, which are part of a checkout and not of the package."""
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import recollect
+from recollect.cli.parsing import CommandParser
+from recollect.errors import ConfigError
+
+_SUITES: Final = {"replay": "benchmarks.replay", "learn": "benchmarks.learn.command"}
+_EXAMPLES: Final = """\
+  recollect bench replay --quick     storages against those of other libraries
+  recollect bench learn --jobs 2     every tuned preset with three seeds; what was run already is not run again
+  recollect bench learn --help       the options of a benchmark"""
+
+
+def make_parser() -> CommandParser:
+    """Make the parser of `recollect bench`."""
+    parser = CommandParser("bench", "Run the benchmarks of a checkout.", _EXAMPLES)
+    parser.add_argument("suite", choices=_SUITES, help="replay: how fast storages are; learn: what agents reach")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed on to the benchmark")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Hand the command line on to a benchmark."""
+    root = Path(recollect.__file__).parents[1]
+    if not (root / "benchmarks" / "__init__.py").is_file():
+        raise ConfigError(
+            "the benchmarks are not part of the installed package; "
+            "clone the repository, install it with `pip install -e .` and run the command there"
+        )
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    suite: Any = import_module(_SUITES[options.suite])
+    return int(suite.main(options.arguments) or 0)

@@ -1,0 +1,90 @@
+"""Finds the command that is meant, runs it and reports errors."""
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final, TextIO
+
+from recollect import __version__
+from recollect.errors import ConfigError, RecollectError, RecollectWarning, closest
+
+USAGE_ERROR: Final = 2
+INTERRUPTED: Final = 130
+
+# Each command is a module of this package with `make_parser()` and `run(options)`, loaded when it is asked for.
+COMMANDS: Final = {
+    "train": "train an agent",
+    "eval": "evaluate a trained agent, and record videos of it",
+    "resume": "go on with a run from its newest checkpoint",
+    "plot": "draw learning curves of one or many runs",
+    "list": "show algorithms, storages, presets and all their options",
+    "bench": "run the benchmarks of a checkout",
+}
+
+_HELP: Final = """\
+usage: recollect COMMAND ...
+
+Deep reinforcement learning around an exact, compact and fast experience memory.
+
+commands:
+{commands}
+
+first steps:
+  recollect train                               train SAC on Pendulum-v1, about two minutes
+  recollect train ddqn CartPole-v1              another algorithm, another environment
+  recollect train sac Pendulum-v1 --set storage=ere --seeds 5 --jobs 2
+  recollect eval runs/pendulum-sac-1 --record   evaluate it, and watch it
+  recollect plot runs/pendulum-* --by storage   compare runs
+  recollect list presets                        tasks with tuned hyperparameters
+
+`recollect COMMAND --help` explains a command.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code: 0, 2 after an error of the user, 130 after Ctrl-C."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.showwarning = _show_warning
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    try:
+        return _run(arguments)
+    except RecollectError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(_HELP.format(commands="\n".join(f"  {name:8}{about}" for name, about in COMMANDS.items())))
+        return 0
+    if name == "--version":
+        print(f"recollect {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise ConfigError(f"there is no command {name!r}; {closest(name, COMMANDS)}")
+    command: Any = import_module(f"recollect.cli.{name}")
+    code: int = command.run(command.make_parser().parse_args(rest))
+    return code
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Say a warning of ours in one line; others keep their form."""
+    if issubclass(category, RecollectWarning):
+        print(f"warning: {message}", file=sys.stderr)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

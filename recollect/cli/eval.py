@@ -1,0 +1,98 @@
+"""`recollect eval`: how good an agent is, and what it looks like."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from recollect.cli.parsing import CommandParser, count
+from recollect.cli.summary import free_folder
+from recollect.config import RunConfig, build
+from recollect.config.parts import ENV
+from recollect.errors import ConfigError
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from recollect.scheme.scheme import Scheme
+
+_EXAMPLES: Final = """\
+  recollect eval runs/pendulum-sac-1                  100 episodes without exploration
+  recollect eval runs/pendulum-sac-1 --episodes 20 --seed 7
+  recollect eval runs/pendulum-sac-1 --record 3       three episodes as videos in runs/pendulum-sac-1/videos"""
+_VIDEOS: Final = "videos"
+_PICTURES: Final = "rgb_array"
+
+
+def make_parser() -> CommandParser:
+    """Make the parser of `recollect eval`."""
+    parser = CommandParser("eval", "Evaluate a trained agent, and record videos of it.", _EXAMPLES)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--episodes", type=count, default=100, metavar="N", help="episodes to evaluate over (100)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the environments (that of the run)")
+    parser.add_argument("--record", type=count, nargs="?", const=1, metavar="N", help="record N episodes as videos (1)")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate the newest checkpoint of a run."""
+    from recollect.cli.session import describe
+    from recollect.runs.checkpoints import read_checkpoint
+    from recollect.runs.directory import RunDirectory
+
+    directory = RunDirectory.open(options.run)
+    checkpoint = directory.checkpoints.newest()
+    config = RunConfig.from_document(directory.config)
+    config = config if options.seed is None else replace(config, seed=options.seed)
+    scheme = build(config)
+    try:
+        read_checkpoint(checkpoint, scheme.actor)
+        print(describe(scheme.col_worker.evaluate_episodes(options.episodes)))
+        if options.record:
+            print(f"videos: {_record(scheme, config, directory.path, options.record)}")
+    finally:
+        scheme.stop()
+    return 0
+
+
+def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int) -> Path:
+    """Run episodes in an environment that films them, and return the folder of the films."""
+    from recollect.agent.envs import VecEnv
+    from recollect.agent.envs.factory import VecEnvFactory
+    from recollect.scheme.collection.evaluation import evaluate
+
+    _check_draws(config)
+    folder = free_folder(folder, _VIDEOS)
+    kwargs = {"config": config, "folder": str(folder), "num_episodes": num_episodes}
+    factory = VecEnvFactory(vec_env_class=VecEnv, env_fn=_filmed, env_kwargs=kwargs, seed=config.seed)
+    envs = factory(scheme.col_worker.device, mode="test")
+    try:
+        evaluate(scheme.algo, scheme.actor, envs, num_episodes)
+    finally:
+        envs.close()
+    return folder
+
+
+def _check_draws(config: RunConfig) -> None:
+    from recollect.agent.envs.catalog import make_env
+
+    env = make_env(config.env, **config.options(ENV))
+    modes = env.metadata.get("render_modes", [])
+    env.close()
+    if _PICTURES not in modes:
+        raise ConfigError(f"{config.env} cannot be recorded: it draws no pictures (render modes: {modes})")
+
+
+def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, Any]":
+    """Make an environment that films its first episodes."""
+    from gymnasium.error import DependencyNotInstalled
+    from gymnasium.wrappers import RecordVideo
+
+    from recollect.agent.envs.catalog import make_env
+
+    env = make_env(config.env, render_mode=_PICTURES, **config.options(ENV))
+    try:
+        return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
+    except DependencyNotInstalled as error:
+        env.close()
+        raise ConfigError("videos need the extra 'video': pip install \"recollect[video]\"") from error

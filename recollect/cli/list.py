@@ -1,0 +1,102 @@
+"""`recollect list`: what there is, and which options it has."""
+
+import argparse
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping
+from shutil import get_terminal_size
+from typing import Any, Final
+
+from recollect.cli.parsing import CommandParser
+from recollect.config import presets, settings
+from recollect.config.parts import ACTOR, ALGO, STORAGE, Option, options_of, registry
+from recollect.errors import ConfigError, closest
+
+_EXAMPLES: Final = """\
+  recollect list                       algorithms, storages and presets
+  recollect list presets               tasks with tuned hyperparameters
+  recollect list options               options of every run and of every actor
+  recollect list options sac per       options of SAC and of PER, for `--set`"""
+_RUN: Final = "run"
+
+
+def make_parser() -> CommandParser:
+    """Make the parser of `recollect list`."""
+    parser = CommandParser("list", "Show what there is: algorithms, storages, presets and their options.", _EXAMPLES)
+    parser.add_argument(
+        "what", nargs="?", choices=(*_LISTS, "options"), help="what to show; without it, all but the options"
+    )
+    parser.add_argument("names", nargs="*", help="whose options: names of algorithms and storages, 'actor' or 'run'")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what was asked for."""
+    if options.what == "options":
+        for name in options.names or (_RUN, ACTOR):
+            _print_options(name)
+        return 0
+    if options.names:
+        raise ConfigError(f"recollect list {options.what} takes no names, got {' '.join(options.names)}")
+    for what in [options.what] if options.what else _LISTS:
+        print(f"{what}:")
+        _print_rows(_LISTS[what]())
+        print()
+    return 0
+
+
+def _algorithms() -> Iterable[tuple[str, str]]:
+    return ((name, _first_line(algorithm)) for name, algorithm in registry(ALGO).items())
+
+
+def _storages() -> Iterable[tuple[str, str]]:
+    return ((name, _first_line(storage)) for name, storage in registry(STORAGE).items())
+
+
+def _presets() -> Iterable[tuple[str, str]]:
+    return ((name, presets.about(name)) for name in presets.names())
+
+
+_LISTS: Final = {"algorithms": _algorithms, "storages": _storages, "presets": _presets}
+
+
+def _first_line(documented: Any) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+def _print_options(name: str) -> None:
+    prefix, known = _find_options(name)
+    print(f"options of {name}:")
+    _print_rows((f"{prefix}{option.name}={_shown(option.default)}", option.about) for option in known.values())
+    print()
+
+
+def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
+    """Options of what goes by a name, and what stands before them in `--set`."""
+    if name == _RUN:
+        return "", {
+            entry.name: Option(entry.name, entry.default, entry.metadata["doc"]) for entry in settings().values()
+        }
+    if name == ACTOR:
+        return "actor.", options_of(ACTOR)
+    for part in (ALGO, STORAGE):
+        if name in registry(part):
+            return f"{part}.", options_of(part, name)
+    known = [*registry(ALGO), *registry(STORAGE), ACTOR, _RUN]
+    raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print names and texts in two columns, as wide as the terminal."""
+    rows = list(rows)
+    indent = min(38, 4 + max((len(name) for name, _ in rows), default=0))
+    width = max(60, get_terminal_size((110, 24)).columns)
+    for name, text in rows:
+        lead = f"  {name:{indent - 2}}" if len(name) + 3 < indent else f"  {name}\n{' ' * indent}"
+        print((lead + f"\n{' ' * indent}".join(textwrap.wrap(text, width - indent))).rstrip())

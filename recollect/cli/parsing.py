@@ -1,0 +1,61 @@
+"""Command lines, with errors that say what to do."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from recollect.errors import ConfigError, closest
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Parser of one command; what is wrong with a command line is a `ConfigError`.
+
+    Parameters
+    ----------
+    command : str
+        What follows `recollect` on the command line.
+    about : str
+        What the command is for.
+    examples : str
+        Command lines to learn from, shown below the options.
+    """
+
+    def __init__(self, command: str, about: str, examples: str) -> None:
+        super().__init__(
+            prog=f"recollect {command}",
+            description=about,
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line."""
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+    def parse_args(self, args: Any, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse a command line; an unknown option is refused with the closest known one.
+
+        `words` of the result are the words as they came, `command` is all that was typed.
+        """
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown)
+        options.words = list(args)
+        options.command = shlex.join([*self.prog.split(), *args])
+        return options
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        name = unknown[0].partition("=")[0]
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        if name.startswith("-"):
+            raise ConfigError(f"{self.prog} has no option {name}; {closest(name, known)}")
+        raise ConfigError(f"{self.prog} does not know what to do with {name!r}; see {self.prog} --help")
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least 1; `20_000` is one too."""
+    if not text.replace("_", "").isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)

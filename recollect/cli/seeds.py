@@ -1,0 +1,71 @@
+"""Training with several seeds, each in a process of its own."""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from recollect.cli.command import INTERRUPTED
+from recollect.cli.session import EVALUATION_FILE
+from recollect.cli.summary import free_folder, stem_of
+from recollect.config import RunConfig
+from recollect.runs.plots import plot_runs
+
+_THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
+    """Train with several seeds, some at a time, and draw their curve; returns an exit code."""
+    stem = options.name or stem_of(config)
+    seeds = range(config.seed, config.seed + options.seeds)
+    folders = [free_folder(options.out, f"{stem}-{seed}") for seed in seeds]
+    pool = ThreadPoolExecutor(options.jobs)
+    futures = [
+        pool.submit(_train, [*options.words, *_changes(config, seed, folder)], folder.name)
+        for seed, folder in zip(seeds, folders, strict=True)
+    ]
+    try:
+        codes = [future.result() for future in futures]
+    except KeyboardInterrupt:
+        pool.shutdown(cancel_futures=True)  # those at work get Ctrl-C from the terminal, and save what they have
+        return INTERRUPTED
+    _report(folders, options.out / stem)
+    return max(codes)
+
+
+def _changes(config: RunConfig, seed: int, folder: Path) -> list[str]:
+    """What stands behind the user's own words on the command line of one seed, and so counts."""
+    threads = str(config.threads or 1)
+    return ["--seeds", "1", "--seed", str(seed), "--threads", threads, "--name", folder.name]
+
+
+def _train(arguments: Sequence[str], name: str) -> int:
+    """Train in a process, and repeat what it says, line by line under the run's name."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recollect", "train", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | dict.fromkeys(_THREAD_VARIABLES, "1"),
+    )
+    for line in process.stdout or ():
+        print(f"{name}: {line}", end="", flush=True)
+    return process.wait()
+
+
+def _report(folders: Sequence[Path], out: Path) -> None:
+    """Say what the seeds reached, and draw their curve."""
+    done = [folder for folder in folders if (folder / EVALUATION_FILE).is_file()]
+    if not done:
+        return
+    means = [json.loads((folder / EVALUATION_FILE).read_text())["mean"] for folder in done]
+    spread = f" ± {statistics.stdev(means) / math.sqrt(len(means)):,.1f}" if len(means) > 1 else ""
+    curve, _ = plot_runs(done, out)
+    print(f"mean over {len(means)} of {len(folders)} seeds: {statistics.fmean(means):,.1f}{spread}   curve: {curve}")

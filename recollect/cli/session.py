@@ -1,0 +1,94 @@
+"""A training as one sees it: a line on what is trained, progress, and how good it has become."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from recollect.cli.command import INTERRUPTED
+from recollect.cli.summary import summarise
+from recollect.config import RunConfig, build
+from recollect.learner import Learner
+from recollect.runs.directory import RunDirectory
+from recollect.runs.plots import plot_run
+from recollect.runs.progress import make_progress
+from recollect.runs.writers import MetricWriter, WandbWriter
+from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.scheme import Scheme
+
+EVALUATION_FILE: Final = "evaluation.json"
+
+
+def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
+    """Begin a run in a folder and train to its end; returns an exit code."""
+    document = config.with_defaults().to_document()
+    scheme = _prepare(config)
+    writers: list[MetricWriter] = [WandbWriter(options.wandb, folder.name, document)] if options.wandb else []
+    learner = Learner(
+        scheme,
+        config.steps,
+        folder,
+        config=document,
+        command=options.command,
+        save_storage=not options.no_replay,
+        writers=writers,
+    )
+    return _train(learner, config, folder)
+
+
+def go_on(config: RunConfig, folder: Path) -> int:
+    """Go on with the run in a folder from its newest checkpoint; returns an exit code."""
+    return _train(Learner(_prepare(config), config.steps, folder, resume=True), config, folder)
+
+
+def _prepare(config: RunConfig) -> Scheme:
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    return build(config)
+
+
+def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
+    """Train to the end, evaluate, save and draw; Ctrl-C leaves a checkpoint to go on from."""
+    print(summarise(config, torch.get_num_threads(), folder), flush=True)
+    try:
+        with make_progress(learner.target_steps) as progress:
+            while not learner.done():
+                learner.step()
+                progress.update(learner)
+        evaluation = learner.evaluate(config.final_episodes)
+        learner.save_checkpoint()
+    except KeyboardInterrupt:
+        learner.save_checkpoint()
+        print(f"stopped at {learner.num_steps:,} steps; go on with: recollect resume {folder}")
+        return INTERRUPTED
+    finally:
+        learner.stop()
+    _report(evaluation, RunDirectory.open(folder))
+    return 0
+
+
+def _report(evaluation: Evaluation, run: RunDirectory) -> None:
+    write_evaluation(evaluation, run.path / EVALUATION_FILE)
+    print(f"{describe(evaluation)}   curve: {plot_run(run.path)}")
+
+
+def describe(evaluation: Evaluation) -> str:
+    """Say what an evaluation brought: mean return ± its standard error, and successes if there are any."""
+    spread = f" ± {evaluation.standard_error:,.1f}" if len(evaluation.returns) > 1 else ""
+    success = "" if evaluation.success_rate is None else f", success {evaluation.success_rate:.0%}"
+    text = f"evaluation over {len(evaluation.returns)} episodes: {evaluation.mean:,.1f}{spread}{success}"
+    return text.replace(" -", " \u2212")
+
+
+def write_evaluation(evaluation: Evaluation, path: Path) -> None:
+    """Write the episodes of an evaluation and their mean as JSON."""
+    content = {
+        "mean": evaluation.mean,
+        "standard_error": evaluation.standard_error,
+        "success_rate": evaluation.success_rate,
+        "returns": evaluation.returns,
+        "lengths": evaluation.lengths,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,53 @@
+"""How a run is called: the line above its progress, and its folder."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from recollect.config import RunConfig
+from recollect.config.parts import ALGO, class_of
+
+# Options of storages that tell most of how they draw.
+_TELLING: Final = ("alpha", "eta", "share", "gae_lambda")
+_TITLES: Final = {"replay": "uniform replay", "nstep": "n-step replay", "vtrace": "V-trace"}
+
+
+def summarise(config: RunConfig, num_threads: int, folder: Path) -> str:
+    """Say in one line what is trained: `SAC · PER(alpha 0.6) · 3-step · Pendulum-v1 · seed 1 · ...`."""
+    return " · ".join(_pieces(config, num_threads, folder))
+
+
+def _pieces(config: RunConfig, num_threads: int, folder: Path) -> Iterator[str]:
+    yield class_of(ALGO, config.algo).__name__
+    yield _storage(config)
+    if (n_step := config.storage_options.get("n_step", 1)) != 1:
+        yield f"{n_step}-step"
+    if memory := config.actor_options.get("memory"):
+        yield str(memory).upper()
+    yield config.env
+    if config.num_envs > 1:
+        yield f"{config.num_envs} envs"
+    yield f"seed {config.seed}"
+    yield f"{num_threads} thread{'s' if num_threads > 1 else ''}"
+    yield str(folder)
+
+
+def _storage(config: RunConfig) -> str:
+    title = _TITLES.get(config.storage, config.storage.upper())
+    given = [f"{name} {config.storage_options[name]}" for name in _TELLING if name in config.storage_options]
+    return f"{title}({', '.join(given)})" if given else title
+
+
+def stem_of(config: RunConfig) -> str:
+    """Name that runs of the same task and algorithm share: `pendulum-sac`."""
+    task = re.sub(r"-v\d+$", "", config.env.rpartition("/")[2])
+    return f"{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}-{config.algo}"
+
+
+def free_folder(parent: Path, name: str) -> Path:
+    """Folder for a new run: the name, with a number behind it where there is such a run already."""
+    folder, number = parent / name, 2
+    while folder.exists():
+        folder, number = parent / f"{name}-{number}", number + 1
+    return folder

@@ -1,0 +1,93 @@
+"""`recollect train`: an agent from nothing."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from recollect.cli.parsing import CommandParser, count
+from recollect.cli.summary import free_folder, stem_of
+from recollect.config import RunConfig, parse_overrides, resolve, settings
+from recollect.config.files import parse_value
+from recollect.config.run_config import AUTO
+
+_ABOUT: Final = """\
+Train an agent. Without a word: SAC with prioritised replay and 3-step returns on Pendulum-v1.
+
+Where there is a preset for an algorithm in an environment, its tuned hyperparameters are taken.
+Any option of any part can be set with --set; `recollect list options sac per` explains them."""
+_EXAMPLES: Final = """\
+  recollect train sac Pendulum-v1 --set storage=per --set storage.alpha=0.6 --set storage.n_step=3
+  recollect train ddqn CartPole-v1 --seed 7 --steps 50_000
+  recollect train ddqn LunarLander-v3 --set storage=ere --seeds 5 --jobs 2
+  recollect train ppo CartPole-v1 --num-envs 8 --set algo.gamma=0.98 --set actor.hidden_sizes=[64,64]
+  recollect train --preset recall-ddqn-gru --set actor.memory=lstm
+  recollect train --config runs/pendulum-sac-1/config.yaml --seed 2
+  recollect train sac Hopper-v5 --preset none
+
+what a run leaves in its folder:
+  config.yaml, command.txt, versions.json, metrics.csv, tensorboard/, checkpoints/, curve.png"""
+
+
+def make_parser() -> CommandParser:
+    """Make the parser of `recollect train`."""
+    parser = CommandParser("train", _ABOUT, _EXAMPLES)
+    parser.usage = "%(prog)s [ALGO] [ENV] [--set NAME=VALUE ...] [options]"
+    parser.add_argument("algo", nargs="?", help="name of an algorithm, see `recollect list algorithms`")
+    parser.add_argument(
+        "env", nargs="?", help="id of an environment: Gymnasium's, MuJoCo, ALE/..., Fetch..., recollect/..."
+    )
+    parser.add_argument("--algo", dest="algo_option", metavar="NAME", help="the same as the first word")
+    parser.add_argument("--env", dest="env_option", metavar="ID", help="the same as the second word")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a part (storage=per) or an option of one"
+    )
+    parser.add_argument(
+        "--preset", default=AUTO, metavar="NAME", help="a preset by its name, or none (default: the fitting one)"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML or TOML file, e.g. a run's config.yaml")
+    _add_settings(parser)
+    parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, from --seed on")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="so many of them at a time, one thread each")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs go (runs)")
+    parser.add_argument("--name", help="name of the run's folder (<env>-<algo>-<seed>)")
+    parser.add_argument("--no-replay", action="store_true", help="leave the replay out of checkpoints")
+    parser.add_argument("--wandb", metavar="PROJECT", help="send metrics to Weights & Biases as well")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train with one seed here, or with several in processes of their own."""
+    config = resolve_options(options)
+    if options.seeds > 1:
+        from recollect.cli.seeds import train_seeds
+
+        return train_seeds(config, options)
+    from recollect.cli.session import begin
+
+    name = options.name or f"{stem_of(config)}-{config.seed}"
+    return begin(config, free_folder(options.out, name), options)
+
+
+def _add_settings(parser: CommandParser) -> None:
+    """Give the parser an option for each setting of a run."""
+    group = parser.add_argument_group("settings of the run")
+    for setting in settings().values():
+        doc = setting.metadata["doc"]
+        group.add_argument(
+            f"--{setting.name.replace('_', '-')}",
+            dest=setting.name,
+            metavar="N" if "int" in str(setting.type) else "NAME",
+            help=f"{doc[0].lower()}{doc[1:].removesuffix('.')} ({str(setting.default).lower()})",
+        )
+
+
+def resolve_options(options: argparse.Namespace) -> RunConfig:
+    """Find the config that a command line means."""
+    given = {name: parse_value(getattr(options, name)) for name in settings() if getattr(options, name) is not None}
+    return resolve(
+        options.algo_option or options.algo,
+        options.env_option or options.env,
+        preset=options.preset,
+        file=options.config,
+        overrides=parse_overrides(options.set) | given,
+    )

@@ -1,0 +1,62 @@
+"""From a config to the parts of an agent: the one place where they are put together."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, class_of, is_on_policy
+from recollect.config.run_config import RunConfig
+from recollect.errors import ConfigError
+
+if TYPE_CHECKING:
+    from recollect.scheme.scheme import Scheme
+
+# Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
+_MOST_TRANSITIONS: Final = 1_000_000
+
+
+def build(config: RunConfig) -> "Scheme":
+    """Put the parts of an agent together as the config says."""
+    from recollect.agent.actors import OffPolicyActor, OnPolicyActor
+    from recollect.agent.envs import VecEnv
+    from recollect.scheme.scheme import Scheme
+
+    _check_device(config.device)
+    algorithm = class_of(ALGO, config.algo)
+    algo_factory = algorithm.create_factory(**_values(config, ALGO))
+    train_envs, action_space, obs_space = VecEnv.create_factory(
+        config.env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
+    )
+    test_envs, _, _ = VecEnv.create_factory(config.env, config.options(ENV), config.num_test_envs, seed=config.seed)
+    actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
+    actor_factory = actor_class.create_factory(
+        obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)
+    )
+    storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config))
+    return Scheme(algo_factory, actor_factory, storage_factory, train_envs, test_envs, device=config.device)
+
+
+def _check_device(device: str | None) -> None:
+    """Refuse a device that this machine, or this build of PyTorch, does not have."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"device {device!r} cannot be used: {reason}; leave it out, or use 'cpu'") from error
+
+
+def _values(config: RunConfig, part: str) -> dict[str, Any]:
+    """Options of a part; files have lists where configs have tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.options(part).items()}
+
+
+def _storage_parameters(config: RunConfig) -> dict[str, Any]:
+    """Options of the storage; where they are not given, its seed and size follow from the run."""
+    return {"seed": config.seed, "size": _storage_size(config), **_values(config, STORAGE)}
+
+
+def _storage_size(config: RunConfig) -> int:
+    if is_on_policy(config.algo):
+        rollout: int = class_of(ALGO, config.algo).config_class(**_values(config, ALGO)).update_every
+        return rollout
+    return -(-_MOST_TRANSITIONS // config.num_envs)

@@ -1,0 +1,81 @@
+"""Documents that describe a run, laid over one another: a preset, a file, overrides."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from recollect.config.files import Document
+from recollect.config.parts import ACTOR, ALGO, PARTS, STORAGE, is_on_policy, names_with, options_of
+from recollect.errors import ConfigError, closest
+
+NAME: Final = "name"
+
+
+def split(document: Document, settings: Iterable[str]) -> tuple[dict[str, Document], Document]:
+    """Split a document into its parts, each a mapping of its name and options, and the run's own settings."""
+    known = {*PARTS, *settings}
+    for entry in document:
+        if entry not in known:
+            raise ConfigError(f"a run has no entry {entry!r}; {closest(entry, known)}")
+    parts = {part: _as_mapping(part, document.get(part, {})) for part in PARTS}
+    return parts, {entry: value for entry, value in document.items() if entry not in PARTS}
+
+
+def lay_over(document: Document, layer: Document, settings: Iterable[str]) -> Document:
+    """Lay one document over another; a part that is exchanged keeps the options that the new one has."""
+    parts, own = split(document, settings)
+    new_parts, new_own = split(layer, settings)
+    merged = own | new_own
+    for part in PARTS:
+        old, new = parts[part], new_parts[part]
+        if NAME in old and new.get(NAME, old[NAME]) != old[NAME]:
+            old = {name: value for name, value in old.items() if name in options_of(part, new[NAME])}
+        if old or new:
+            merged[part] = old | new
+    return merged
+
+
+def override(document: Document, overrides: Mapping[str, Any], settings: Iterable[str]) -> Document:
+    """Lay values by path over a document: `storage`, `storage.alpha`, `seed`; exchanged parts come first."""
+    exchanged = {path: value for path, value in overrides.items() if path in PARTS}
+    document = lay_over(document, exchanged, settings)
+    document.setdefault(STORAGE, {}).setdefault(NAME, default_storage(document[ALGO][NAME]))
+    for path, value in overrides.items():
+        if path not in exchanged:
+            part, option = _place(document, path, settings)
+            layer = {option: value} if part is None else {part: {option: value}}
+            document = lay_over(document, layer, settings)
+    return document
+
+
+def default_storage(algo: str) -> str:
+    """Name of the plainest storage of an algorithm's family."""
+    return "gae" if is_on_policy(algo) else "replay"
+
+
+def _as_mapping(part: str, value: Any) -> Document:
+    if isinstance(value, str) and part != ACTOR:
+        return {NAME: value}
+    if not isinstance(value, Mapping):
+        expected = "a mapping of options" if part == ACTOR else "a name, or a mapping of its name and options"
+        raise ConfigError(f"{part} must be {expected}, got {value!r}")
+    return dict(value)
+
+
+def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str | None, str]:
+    """Find the part that a path leads to, None for the run itself, and the option's name there."""
+    part, dot, option = path.partition(".")
+    if dot and part in PARTS:
+        return part, option
+    if path in settings:
+        return None, path
+    known = {part: options_of(part, document.get(part, {}).get(NAME)) for part in PARTS}
+    owners = [part for part, options in known.items() if path in options]
+    if len(owners) > 1:
+        raise ConfigError(f"{path!r} is an option of {' and '.join(owners)}; say which: {owners[0]}.{path}")
+    if not owners and (others := [part for part in (STORAGE, ALGO) if names_with(part, path)]):
+        return others[0], path  # where it is refused, with the names of those that have it
+    if not owners:
+        paths = {f"{part}.{name}" for part, options in known.items() for name in options}
+        names = {name for options in known.values() for name in options}
+        raise ConfigError(f"a run has no option {path!r}; {closest(path, {*settings, *(paths if dot else names)})}")
+    return owners[0], path

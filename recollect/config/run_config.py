@@ -1,0 +1,179 @@
+"""`RunConfig`: all that defines a run."""
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from recollect.config import layers, presets
+from recollect.config.files import Document, read_document, write_document
+from recollect.config.layers import NAME
+from recollect.config.parts import (
+    ALGO,
+    ENV,
+    NAMED_PARTS,
+    PARTS,
+    STORAGE,
+    check_options,
+    class_of,
+    is_on_policy,
+    options_of,
+)
+from recollect.errors import ConfigError
+from recollect.options import Options, count, count_or_zero, option, optional
+
+AUTO: Final = "auto"
+NO_PRESET: Final = "none"
+VEC_KINDS: Final = ("sync", "async", "native", "envpool")
+
+
+def _check_vec(name: str, value: Any) -> str:
+    if value not in VEC_KINDS:
+        raise ConfigError(f"{name} must be one of {', '.join(VEC_KINDS)}, got {value!r}")
+    return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Options):
+    """All that defines a run: the same config gives the same run.
+
+    Options of the parts are those that `recollect list options sac per` shows.
+
+    Examples
+    --------
+    >>> config = resolve("sac", "Pendulum-v1", overrides={"storage.alpha": 0.7, "seed": 3})
+    >>> config.storage, config.storage_options["alpha"], config.seed
+    ('per', 0.7, 3)
+    """
+
+    algo: str
+    env: str
+    storage: str
+    seed: int = option(1, "Seed of everything: weights, environments, exploration, batches.", count_or_zero)
+    steps: int = option(20_000, "Environment steps to train for, over all environments together.", count)
+    num_envs: int = option(1, "Environments that are stepped together.", count)
+    vec: str = option("sync", "How they are stepped: sync, async (a process each), native or envpool.", _check_vec)
+    num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
+    final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
+    threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))
+    device: str | None = option(None, "Where to compute: cpu, cuda, cuda:1; none for a GPU if there is one.")
+    algo_options: Mapping[str, Any] = field(default_factory=dict)
+    env_options: Mapping[str, Any] = field(default_factory=dict)
+    actor_options: Mapping[str, Any] = field(default_factory=dict)
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self, part: str) -> dict[str, Any]:
+        """Return the options of a part: `"algo"`, `"env"`, `"actor"` or `"storage"`."""
+        return dict(getattr(self, f"{part}_options"))
+
+    def with_defaults(self) -> Self:
+        """Return the config with every option spelled out that has a default, so that it says all by itself."""
+        complete: dict[str, Any] = {
+            f"{part}_options": {**_defaults(part, getattr(self, part, None)), **self.options(part)} for part in PARTS
+        }
+        return replace(self, **complete)
+
+    def to_document(self) -> Document:
+        """Return the config as files have it: every part with its name and options, then the settings."""
+        document: Document = {}
+        for part in PARTS:
+            name = {NAME: getattr(self, part)} if part in NAMED_PARTS else {}
+            document[part] = name | self.options(part)
+        return document | {name: getattr(self, name) for name in settings()}
+
+    @classmethod
+    def from_document(cls, document: Document) -> Self:
+        """Make a config of what a file has, see `to_document`; names of parts and options are checked."""
+        parts, given = layers.split(document, settings())
+        _check_names(parts)
+        parts[STORAGE].setdefault(NAME, layers.default_storage(parts[ALGO][NAME]))
+        names = {part: parts[part].pop(NAME) for part in NAMED_PARTS}
+        _check_family(names[ALGO], names[STORAGE])
+        for part in PARTS:
+            check_options(part, names.get(part), parts[part])
+        options: dict[str, Any] = {f"{part}_options": parts[part] for part in PARTS}
+        return cls(**names, **given, **options)
+
+    def save(self, path: Path | str) -> None:
+        """Write the config as a YAML file."""
+        write_document(self.to_document(), path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a config from a YAML or TOML file."""
+        return cls.from_document(read_document(path))
+
+
+def settings() -> dict[str, "Field[Any]"]:
+    """Fields of a `RunConfig` that belong to no part, by name; `metadata["doc"]` says what each is for."""
+    return {entry.name: entry for entry in fields(RunConfig) if "doc" in entry.metadata}
+
+
+def resolve(
+    algo: str | None = None,
+    env: str | None = None,
+    *,
+    preset: str = AUTO,
+    file: Path | str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Find the config that is meant: a preset, over it a file, over both the overrides.
+
+    Where a part is exchanged for another one, options that the new one does not have are left out.
+
+    Parameters
+    ----------
+    algo, env : str, optional
+        Names; by default those of the preset or file, and without any those of the default preset.
+    preset : str
+        Name of a preset; "auto" for the one of this algorithm and environment, if there is one and no
+        file is given; or "none".
+    file : path, optional
+        YAML or TOML, laid out as `RunConfig.to_document` says.
+    overrides : mapping, optional
+        Values by path: `{"storage": "per", "storage.alpha": 0.6, "seed": 3}`. The part may be left out
+        where only one has such an option: `{"alpha": 0.6}`.
+    """
+    named = {part: name for part, name in ((ALGO, algo), (ENV, env)) if name is not None}
+    document = _preset(preset, algo, env, has_file=file is not None)
+    if file is not None:
+        document = layers.lay_over(document, read_document(file), settings())
+    document = layers.lay_over(document, named, settings())
+    _check_names(layers.split(document, settings())[0])
+    return RunConfig.from_document(layers.override(document, overrides or {}, settings()))
+
+
+def _preset(preset: str, algo: str | None, env: str | None, *, has_file: bool) -> Document:
+    if preset == NO_PRESET or (preset == AUTO and has_file):
+        return {}
+    if preset != AUTO:
+        return presets.load(preset)
+    if algo is None and env is None:
+        return presets.load(presets.DEFAULT)
+    found = presets.find(algo, env)
+    return {} if found is None else presets.load(found)
+
+
+def _defaults(part: str, name: str | None) -> Document:
+    """Defaults of a part's options as files have them; what has none follows from the run."""
+    known = {option.name: option.default for option in options_of(part, name).values()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in known.items() if value is not None
+    }
+
+
+def _check_names(parts: Mapping[str, Document]) -> None:
+    if NAME in parts[ALGO]:
+        class_of(ALGO, parts[ALGO][NAME])
+    for part, example in ((ALGO, "sac"), (ENV, "Pendulum-v1")):
+        if NAME not in parts[part]:
+            raise ConfigError(f"the run needs an {part}, e.g. {example}; `recollect list` shows what there is")
+
+
+def _check_family(algo: str, storage: str) -> None:
+    from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
+
+    class_of(STORAGE, storage)
+    fitting = ON_POLICY_STORAGES if is_on_policy(algo) else OFF_POLICY_STORAGES
+    if storage not in fitting:
+        raise ConfigError(f"{algo} cannot learn from the storage {storage!r}; use {', '.join(fitting)}")

@@ -1,0 +1,73 @@
+"""What guides and `--help` tell people to type can be typed."""
+
+import re
+import runpy
+import shlex
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from recollect.cli.command import COMMANDS
+from recollect.cli.train import resolve_options
+
+ROOT = Path(__file__).parents[3]
+GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md")]
+COMMAND = re.compile(r"^(?:  )?(recollect (?:train|eval|resume|plot|list|bench)\b[^|]*?)(?:  .*)?$", re.MULTILINE)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Numbers of steps and episodes in the guides, and those that are enough to see that the code runs.
+SHORTER = {
+    "20_000": "60",
+    "episodes=100": "episodes=2",
+    "250_000": "250",
+    "SAC.create_factory(": "SAC.create_factory(start_steps=40, num_mini_batch=2, ",
+}
+
+
+def parser_of(command: str) -> Any:
+    return import_module(f"recollect.cli.{command}").make_parser()
+
+
+def typed() -> list[str]:
+    texts = [guide.read_text() for guide in GUIDES] + [parser_of(command).epilog for command in COMMANDS]
+    return [line for text in texts for line in COMMAND.findall(text)]
+
+
+def test_commands_are_found() -> None:
+    found = typed()
+    assert {line.split()[1] for line in found} == set(COMMANDS)
+    assert len(found) > 40
+
+
+@pytest.mark.parametrize("line", sorted(set(typed())))
+def test_commands_can_be_parsed(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, command, *words = shlex.split(line)
+    monkeypatch.chdir(tmp_path)
+    if "--config" in words:
+        file = tmp_path / words[words.index("--config") + 1]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{algo: sac, env: Pendulum-v1}")
+    if "--help" in words:
+        return
+    options = parser_of(command).parse_args(words)
+    if command == "train":
+        resolve_options(options)
+
+
+def test_code_of_the_guide_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    names: dict[str, Any] = {}
+    for number, code in enumerate(PYTHON.findall(GUIDES[0].read_text())):
+        for long, short in SHORTER.items():
+            code = code.replace(long, short)
+        script = tmp_path / f"block_{number}.py"
+        script.write_text(code)
+        names |= runpy.run_path(str(script), init_globals=names)
+    torch.set_num_threads(num_threads)
+    assert names["agent"].num_steps >= 60
+    assert names["config"].seed == 3
+    assert names["action"].shape == (1,)

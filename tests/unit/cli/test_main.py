@@ -1,0 +1,109 @@
+"""The command as a whole: help, exit codes, errors in one line, and a quick start."""
+
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from recollect import __version__
+from recollect.cli.command import COMMANDS
+from recollect.errors import RecollectWarning
+from tests.unit.cli.conftest import Run
+
+
+def test_help_names_every_command(recollect: Run) -> None:
+    outcome = recollect("--help")
+    assert outcome.code == 0
+    for command, about in COMMANDS.items():
+        assert f"  {command} " in outcome.out
+        assert about in outcome.out
+    assert recollect().out == outcome.out
+
+
+def test_version(recollect: Run) -> None:
+    assert recollect("--version").out == f"recollect {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_examples(
+    command: str, recollect: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        recollect(command, "--help")
+    assert left.value.code == 0
+    assert f"\n  recollect {command} " in capsys.readouterr().out.partition("examples:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("trian", "there is no command 'trian'; did you mean 'train'?"),
+        ("train sca", "there is no algorithm 'sca'; did you mean 'sac'?"),
+        ("train sac Pendulm-v1", "there is no env 'Pendulm-v1'; did you mean 'Pendulum-v1'?"),
+        ("train sac CartPole-v1", "SAC (continuous) cannot act in Discrete(2). Use --algo ddqn, ppo or sac-discrete."),
+        ("train sac Pendulum-v1 --set storage.alhpa=0.6", "storage has no option 'alhpa'; did you mean 'alpha'?"),
+        ("train --sed 3", "recollect train has no option --sed; did you mean '--seed'?"),
+        ("train --steps 0", "steps must be at least 1, got 0"),
+        (
+            "train --seeds 0",
+            "argument --seeds: must be a whole number of at least 1, got '0'; see recollect train --help",
+        ),
+        (
+            "train sac Pendulum-v1 more",
+            "recollect train does not know what to do with 'more'; see recollect train --help",
+        ),
+        ("train --set algo.gamma=2", "gamma must be a number at least 0 and at most 1, got 2"),
+        ("train --device nowhere", "device 'nowhere' cannot be used: "),
+        ("train --config nowhere.yaml", "there is no config file 'nowhere.yaml'"),
+        ("eval nowhere", "nowhere holds no run: it has no config.yaml"),
+        ("resume nowhere", "nowhere holds no run: it has no config.yaml"),
+        ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
+        ("list options sca", "nothing that has options is called 'sca'; did you mean 'sac'?"),
+        ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(words: str, message: str, recollect: Run) -> None:
+    outcome = recollect(*words.split())
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"error: {message}")
+    assert outcome.err.count("\n") == 1
+    assert outcome.out == ""
+
+
+def test_nothing_is_left_behind_by_a_command_that_is_refused(recollect: Run, tmp_path: Path) -> None:
+    assert recollect("train", "sac", "CartPole-v1").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_of_ours_are_one_line(recollect: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    recollect("--version")
+    warnings.showwarning(RecollectWarning("change this"), RecollectWarning, "file.py", 3)
+    warnings.showwarning(UserWarning("other"), UserWarning, "file.py", 3)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == "warning: change this"
+    assert others[0] == "file.py:3: UserWarning: other"
+
+
+def test_help_comes_quickly() -> None:
+    fastest_s = min(_help_s() for _ in range(3))
+    assert fastest_s < 0.5
+
+
+def _help_s() -> float:
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "recollect", "--help"], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begin
+
+
+@pytest.mark.parametrize("words", ["--help", "train --help"])
+def test_help_loads_neither_torch_nor_gymnasium(words: str) -> None:
+    code = (
+        "import sys\nfrom recollect.cli import main\n"
+        f"try:\n    main({words.split()})\nexcept SystemExit:\n    pass\n"
+        "print({'torch', 'gymnasium', 'numba', 'matplotlib', 'rich'} & set(sys.modules))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines()[-1] == "set()"

@@ -1,0 +1,43 @@
+"""Runs are called so that one knows them again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.cli.summary import free_folder, stem_of, summarise
+from recollect.config import RunConfig
+
+
+def config(**more: Any) -> RunConfig:
+    return RunConfig(**{"algo": "sac", "env": "Pendulum-v1", "storage": "per"} | more)
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({}, "SAC · PER · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
+        ({"storage": "replay"}, "SAC · uniform replay · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
+        ({"num_envs": 4}, "SAC · PER · Pendulum-v1 · 4 envs · seed 1 · 1 thread · runs/x"),
+        (
+            {"storage_options": {"alpha": 0.6, "n_step": 3}, "actor_options": {"memory": "gru"}},
+            "SAC · PER(alpha 0.6) · 3-step · GRU · Pendulum-v1 · seed 1 · 1 thread · runs/x",
+        ),
+    ],
+)
+def test_a_line_says_what_is_trained(more: dict[str, Any], line: str) -> None:
+    assert summarise(config(**more), 1, Path("runs/x")) == line
+
+
+@pytest.mark.parametrize(
+    ("env", "stem"),
+    [("Pendulum-v1", "pendulum-sac"), ("ALE/Pong-v5", "pong-sac"), ("recollect/BitFlip-v0", "bitflip-sac")],
+)
+def test_folders_are_called_after_task_and_algorithm(env: str, stem: str) -> None:
+    assert stem_of(config(env=env)) == stem
+
+
+def test_a_run_never_takes_the_folder_of_another(tmp_path: Path) -> None:
+    for name in ("a", "a-2", "a-3"):
+        assert free_folder(tmp_path, "a") == tmp_path / name
+        (tmp_path / name).mkdir()

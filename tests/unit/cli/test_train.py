@@ -1,0 +1,153 @@
+"""`recollect train`, `resume`, `eval` and `plot`, on runs that are as small as can be."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from recollect.config import RunConfig, resolve
+from recollect.runs.directory import RunDirectory
+from recollect.runs.writers import read_rows
+from tests.unit.cli.conftest import TINY, Run
+
+CARTPOLE = ("train", "ddqn", "CartPole-v1", "--preset", "none")
+
+
+def test_a_run_says_what_it_does_and_how_it_ended(recollect: Run) -> None:
+    outcome = recollect(
+        *CARTPOLE, "--steps", "100", "--set", "storage=per", "--set", "alpha=0.5", "--set", "n_step=3", *TINY
+    )
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert lines[0] == "DDQN · PER(alpha 0.5) · 3-step · CartPole-v1 · seed 1 · 1 thread · runs/cartpole-ddqn-1"
+    assert "100/100 steps" in lines[-2]
+    assert lines[-1].startswith("evaluation over 2 episodes: ")
+    assert lines[-1].endswith("curve: runs/cartpole-ddqn-1/curve.png")
+
+
+def test_a_run_leaves_all_that_there_is_to_know(trained: Path) -> None:
+    run = RunDirectory.open(trained)
+    config = RunConfig.from_document(run.config)
+    assert (config.algo, config.env, config.storage, config.steps) == ("ddqn", "CartPole-v1", "replay", 100)
+    assert config.actor_options["hidden_sizes"] == [8]
+    assert config.algo_options["gamma"] == 0.99, "defaults are spelled out"
+    assert run.command_file.read_text().startswith("recollect train ddqn CartPole-v1 --preset none --steps 100")
+    assert json.loads(run.versions_file.read_text())["recollect"]
+    assert read_rows(run.metrics_file)[-1]["steps"] == "100"
+    assert list(run.tensorboard_folder.iterdir())
+    assert run.curve_file.read_bytes().startswith(b"\x89PNG")
+    evaluation = json.loads((trained / "evaluation.json").read_text())
+    assert len(evaluation["returns"]) == 2
+    assert evaluation["mean"] == pytest.approx(sum(evaluation["returns"]) / 2)
+
+
+def test_the_config_of_a_run_makes_the_same_run_again(trained: Path, recollect: Run) -> None:
+    assert recollect("train", "--config", str(trained / "config.yaml")).code == 0
+    again = trained.with_name("cartpole-ddqn-1-2")
+    weights = [RunDirectory.open(path).checkpoints.newest() / "actor.safetensors" for path in (trained, again)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_options_of_the_command_line_reach_the_config(recollect: Run) -> None:
+    words = (
+        "--seed",
+        "7",
+        "--num-envs",
+        "2",
+        "--set",
+        "env.sutton_barto_reward=true",
+        "--name",
+        "mine",
+        "--out",
+        "there",
+    )
+    assert recollect(*CARTPOLE, "--steps", "100", *words, *TINY).code == 0
+    config = RunConfig.load("there/mine/config.yaml")
+    assert (config.seed, config.num_envs, config.env_options) == (7, 2, {"sutton_barto_reward": True})
+
+
+def test_a_run_goes_on_where_it_was(trained: Path, recollect: Run) -> None:
+    refused = recollect("resume", str(trained))
+    assert (refused.code, refused.err) == (2, f"error: {trained} has reached its 100 steps; give more with --steps\n")
+    outcome = recollect("resume", str(trained), "--steps", "150")
+    assert outcome.code == 0
+    assert "150/150 steps" in outcome.out
+    rows = [int(row["steps"]) for row in read_rows(trained / "metrics.csv")]
+    assert rows == sorted(rows)
+    assert rows[-1] == 150
+    assert RunConfig.load(trained / "config.yaml").steps == 150
+
+
+def test_an_evaluation_is_over_as_many_episodes_as_asked_for(trained: Path, recollect: Run) -> None:
+    first = recollect("eval", str(trained), "--episodes", "3")
+    assert (first.code, first.out[:28]) == (0, "evaluation over 3 episodes: ")
+    assert recollect("eval", str(trained), "--episodes", "3").out == first.out
+
+
+def test_episodes_are_recorded(trained: Path, recollect: Run) -> None:
+    pytest.importorskip("moviepy")
+    outcome = recollect("eval", str(trained), "--episodes", "1", "--record", "2")
+    assert outcome.out.splitlines()[-1] == f"videos: {trained / 'videos'}"
+    assert sorted(path.suffix for path in (trained / "videos").iterdir()) == [".mp4", ".mp4"]
+
+
+def test_what_draws_no_pictures_is_not_recorded(recollect: Run) -> None:
+    env = ("train", "ddqn", "recollect/RecallCue-v0", "--preset", "none", "--steps", "40")
+    assert recollect(*env, *TINY).code == 0
+    outcome = recollect("eval", "runs/recallcue-ddqn-1", "--episodes", "1", "--record")
+    assert outcome.code == 2
+    assert "recollect/RecallCue-v0 cannot be recorded: it draws no pictures" in outcome.err
+
+
+def test_runs_are_drawn_side_by_side(trained: Path, recollect: Run) -> None:
+    outcome = recollect("plot", str(trained), "--by", "algo.gamma", "--out", "figures/gamma")
+    assert outcome.out == "curves: figures/gamma.png figures/gamma.svg\n"
+    assert Path("figures/gamma.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in Path("figures/gamma.svg").read_text()
+
+
+def test_several_seeds_are_trained_in_processes(recollect: Run) -> None:
+    outcome = recollect(*CARTPOLE, "--steps", "60", "--seed", "3", "--seeds", "2", "--jobs", "2", *TINY)
+    assert outcome.code == 0
+    assert sorted(path.name for path in Path("runs").iterdir() if path.is_dir()) == [
+        "cartpole-ddqn-3",
+        "cartpole-ddqn-4",
+    ]
+    assert [RunConfig.load(f"runs/cartpole-ddqn-{seed}/config.yaml").seed for seed in (3, 4)] == [3, 4]
+    lines = outcome.out.splitlines()
+    assert any(line.startswith("cartpole-ddqn-4: evaluation over 2 episodes") for line in lines)
+    assert lines[-1].startswith("mean over 2 of 2 seeds: ")
+    assert Path("runs/cartpole-ddqn.svg").exists()
+
+
+def test_an_error_in_every_seed_is_the_commands_error(recollect: Run) -> None:
+    outcome = recollect("train", "sac", "CartPole-v1", "--seeds", "2", "--jobs", "2")
+    assert outcome.code == 2
+    assert "cartpole-sac-2: error: SAC (continuous) cannot act in Discrete(2)." in outcome.out
+
+
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run) -> None:
+    words = [sys.executable, "-m", "recollect", *CARTPOLE, "--steps", "10_000_000", *TINY]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "runs" / "cartpole-ddqn-1"
+    deadline = time.monotonic() + 60
+    while not read_rows(folder / "metrics.csv") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert out.splitlines()[-1].endswith("steps; go on with: recollect resume runs/cartpole-ddqn-1")
+    assert RunDirectory.open(folder).checkpoints.newest().is_dir()
+    num_steps = int(read_rows(folder / "metrics.csv")[-1]["steps"])
+    outcome = recollect("resume", str(folder), "--steps", str(num_steps + 50))
+    assert outcome.code == 0
+    assert f"{num_steps + 50:,}" in outcome.out
+
+
+def test_the_default_is_the_default_preset() -> None:
+    assert resolve() == resolve(preset="pendulum-sac")

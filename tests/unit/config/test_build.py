@@ -1,0 +1,84 @@
+"""The parts are put together as a config says."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.agent.storages import GAEBuffer, NStepReplayBuffer, ReplayBuffer
+from recollect.config import build, presets, resolve
+from recollect.errors import ConfigError
+from recollect.scheme.scheme import Scheme
+
+SMALL = {"actor.hidden_sizes": [8, 8], "num_test_envs": 2}
+ENVS = {"ddqn": "CartPole-v1", "sac-discrete": "CartPole-v1"}
+Builder = Callable[..., Scheme]
+
+
+@pytest.fixture
+def make() -> Iterator[Builder]:
+    """A function that builds a scheme from words and overrides, closed at the end."""
+    schemes = []
+
+    def make(algo: str, env: str, **overrides: Any) -> Scheme:
+        schemes.append(build(resolve(algo, env, preset="none", overrides={**SMALL, **overrides})))
+        return schemes[-1]
+
+    yield make
+    for scheme in schemes:
+        scheme.stop()
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_algorithm_can_be_built_with_its_plainest_storage(algo: str, make: Builder) -> None:
+    scheme = make(algo, ENVS.get(algo, "Pendulum-v1"), num_envs=3, gamma=0.9)
+    assert isinstance(scheme.algo, ALGORITHMS[algo])
+    assert scheme.algo.gamma == 0.9
+    assert scheme.num_envs == 3
+    assert isinstance(scheme.storage, GAEBuffer if algo == "ppo" else ReplayBuffer)
+
+
+def test_options_reach_their_parts(make: Builder) -> None:
+    overrides = {"storage": "nstep", "n_step": 4, "storage.size": 50, "memory": "gru", "memory_size": 5}
+    scheme = make("ddqn", "recollect/RecallCue-v0", **overrides, **{"env.num_cues": 3, "algo.critic_lr": 0.5})
+    assert isinstance(scheme.storage, NStepReplayBuffer)
+    assert (scheme.storage.n_step, scheme.storage.max_size) == (4, 50)
+    assert (scheme.actor.is_recurrent, scheme.actor.recurrent_size) == (True, 5)
+    assert scheme.algo.config.critic_lr == 0.5
+    assert scheme.actor.action_space.n == 3
+
+
+def test_a_replay_holds_a_million_transitions_unless_told_otherwise(make: Builder) -> None:
+    assert make("ddqn", "CartPole-v1", num_envs=4).storage.max_size == 250_000
+
+
+def test_an_on_policy_storage_holds_one_rollout(make: Builder) -> None:
+    assert make("ppo", "CartPole-v1", update_every=16).storage.max_size == 16
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(make: Builder) -> None:
+    first, again, other = (make("ddqn", "CartPole-v1", seed=seed).actor.state_dict().values() for seed in (1, 1, 2))
+    assert all(bool((a == b).all()) for a, b in zip(first, again, strict=True))
+    assert not all(bool((a == b).all()) for a, b in zip(first, other, strict=True))
+
+
+def test_a_device_that_is_not_there_is_refused(make: Builder) -> None:
+    with pytest.raises(ConfigError, match="device 'nowhere' cannot be used"):
+        make("ddqn", "CartPole-v1", device="nowhere")
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_can_be_built(name: str) -> None:
+    config = resolve(preset=name, overrides={"num_test_envs": 1})
+    try:
+        scheme = build(config)
+    except ConfigError as error:
+        if "needs the extra" in str(error):
+            pytest.skip(str(error))
+        raise
+    scheme.stop()
+    algo = scheme.algo
+    num_stages = (config.steps - algo.start_steps) / (algo.update_every * config.num_envs)
+    num_evaluations = num_stages * algo.num_epochs * algo.num_mini_batch / algo.test_every
+    assert 5 <= num_evaluations <= 20, "a curve needs some evaluations, and they cost time"

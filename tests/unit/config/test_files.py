@@ -1,0 +1,82 @@
+"""Config files are read as people write them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.config.files import parse_overrides, parse_value, read_document, write_document
+from recollect.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.6", 0.6),
+        ("3", 3),
+        ("20_000", 20_000),
+        ("1e-3", 1e-3),
+        ("-2.5E4", -2.5e4),
+        ("3.e-4", 3e-4),
+        ("true", True),
+        ("none", None),
+        ("None", None),
+        ("null", None),
+        ("[64, 64]", [64, 64]),
+        ("{pixels: 4}", {"pixels": 4}),
+        ("relu", "relu"),
+        ("Pendulum-v1", "Pendulum-v1"),
+        ("nonetheless", "nonetheless"),
+        ("e3", "e3"),
+    ],
+)
+def test_values_have_the_types_that_they_look_like(text: str, value: Any) -> None:
+    read = parse_value(text)
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_overrides_split_at_the_first_equals_sign() -> None:
+    assert parse_overrides(["storage=per", "storage.path=a=b"]) == {"storage": "per", "storage.path": "a=b"}
+
+
+@pytest.mark.parametrize("text", ["storage", "=per", ""])
+def test_an_override_without_name_or_value_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
+        parse_overrides([text])
+
+
+def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("algo: sac\nstorage: {name: per, alpha: 6e-1}\n")
+    (tmp_path / "run.toml").write_text('algo = "sac"\n[storage]\nname = "per"\nalpha = 6e-1\n')
+    assert read_document(tmp_path / "run.yaml") == read_document(tmp_path / "run.toml")
+
+
+def test_what_was_written_is_read_again_in_order(tmp_path: Path) -> None:
+    document = {"storage": {"name": "per", "alpha": 1e-7}, "algo": "sac", "threads": None, "sizes": [64, 64]}
+    write_document(document, tmp_path / "run.yaml")
+    read = read_document(tmp_path / "run.yaml")
+    assert read == document
+    assert list(read) == list(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("run.yaml", "a: [1", "no valid YAML"),
+        ("run.toml", "a = ", "no valid TOML"),
+        ("run.yaml", "- 1", "must be a mapping"),
+        ("run.json", "{}", "ends in .yaml, .yml or .toml"),
+        ("run.yaml", "a: !!python/object/apply:os.getcwd []", "no valid YAML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_document(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no config file 'nowhere\.yaml'"):
+        read_document("nowhere.yaml")
