@@ -18,6 +18,7 @@ if not __package__:  # run as a file, not as a module
     sys.path.insert(0, str(ROOT))
 
 from benchmarks import harness, machine, report  # noqa: E402
+from benchmarks.documents import write_section  # noqa: E402
 from benchmarks.targets import Results  # noqa: E402
 from benchmarks.worker import Failure  # noqa: E402
 from benchmarks.workloads import COMPETITORS, FULL, QUICK, footprints, select, workloads  # noqa: E402
@@ -54,7 +55,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark, print the tables and write the files."""
     options = parse(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", force=True)
     logging.captureWarnings(True)
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(options.threads)
@@ -134,15 +135,7 @@ def write(outcome: report.Report, folder: Path) -> Path:
 
 def write_readme(outcome: report.Report, chart: Path) -> None:
     """Put the tables between the README's markers, if it has them."""
-    readme = ROOT / "README.md"
-    if not readme.exists():
-        return
-    section = report.markdown(outcome, chart.relative_to(ROOT).as_posix())
-    document = report.replace_section(readme.read_text(), section)
-    if document is None:
-        logger.info("README.md has no %s … %s", report.START, report.END)
-    else:
-        readme.write_text(document)
+    write_section(ROOT / "README.md", "bench", report.markdown(outcome, chart.relative_to(ROOT).as_posix()))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ from benchmarks.targets import NODES, TARGETS, Results, targets_of
 from benchmarks.worker import Failure
 from benchmarks.workloads import OURS, Footprint, Workload
 
-START, END = "<!-- bench:start -->", "<!-- bench:end -->"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -121,15 +119,6 @@ def to_json(report: Report) -> dict[str, Any]:
             for target in TARGETS
         ],
     }
-
-
-def replace_section(document: str, section: str) -> str | None:
-    """Put a section between a document's markers; None where it has none."""
-    head, start, rest = document.partition(START)
-    _, end, tail = rest.partition(END)
-    if not start or not end:
-        return None
-    return f"{head}{START}\n{section}\n{END}{tail}"
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:

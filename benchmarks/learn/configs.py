@@ -1,0 +1,24 @@
+"""The settings that a run is made of, and that its record is tied to."""
+
+import json
+from typing import Any
+
+from benchmarks.learn.cells import Cell
+from benchmarks.learn.records import NUM_EPISODES
+from recollect.config import RunConfig, parse_overrides, resolve
+
+
+def config_of(cell: Cell, seed: int) -> dict[str, Any]:
+    """Return everything that decides a run's outcome, as plain data."""
+    settings = run_config(cell, seed).to_document() if cell.peer is None else {"sb3": cell.peer}
+    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    return plain | {"steps": cell.steps, "seed": seed, "evaluation_episodes": NUM_EPISODES}
+
+
+def run_config(cell: Cell, seed: int) -> RunConfig:
+    """Find the config of one of our runs: the cell's preset with what the cell changes.
+
+    Evaluations on the way are the benchmark's own, so those of the preset are left out.
+    """
+    given = {"steps": cell.steps, "seed": seed, "threads": 1, "algo.test_every": 0}
+    return resolve(preset=cell.preset, overrides=parse_overrides(cell.settings) | given)

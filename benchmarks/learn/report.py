@@ -1,0 +1,114 @@
+"""Shows the table: mean ± standard error over seeds against the score to reach."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.learn.cells import Cell
+from benchmarks.learn.goals import format_score
+from benchmarks.learn.records import Record
+from benchmarks.learn.statistics import Estimate, mean_and_error
+
+HEADER: Final = ["task", "agent", "steps", "score", "to reach", "outcome"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell with the records that there are."""
+
+    cell: Cell
+    records: Sequence[Record]
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The score over seeds; None until the first seed has ended."""
+        return mean_and_error([score_of(self.cell, record) for record in self.records]) if self.records else None
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.records) == len(self.cell.seeds)
+
+
+def score_of(cell: Cell, record: Record) -> float:
+    """Return what one run is scored by."""
+    return record.evaluation.mean_return if cell.metric == "return" else record.evaluation.success_rate
+
+
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the header and a line per cell."""
+    estimates = {row.cell.key: row.estimate for row in rows}
+    return [HEADER, *(_line(row, estimates) for row in rows)]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """Return the table and what it takes to read it, as Markdown."""
+    how = "Mean ± standard error over seeds of the mean over 100 evaluation episodes after training."
+    header, *body = table(rows)
+    rule = ["---", "---", "---:", "---:", "---:", "---"]
+    lines = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *body])
+    return f"{lines}\n\n{how} {origin(rows)}"
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Return the table for a terminal."""
+    lines = table(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """Count the outcomes in one line."""
+    estimates = {row.cell.key: row.estimate for row in rows}
+    outcomes = Counter(_verdict(row, estimates).split(" ")[0] for row in rows if row.cell.goal is not None)
+    open_cells = outcomes.total() - outcomes["reached"] - outcomes["missed"]
+    tail = f", {open_cells} not measured yet" if open_cells else ""
+    return f"{outcomes['reached']} of {outcomes['reached'] + outcomes['missed']} scores reached{tail}"
+
+
+def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:
+    cell = row.cell
+    return [
+        cell.task,
+        cell.agent,
+        f"{cell.steps:,}",
+        _score(row),
+        "" if cell.goal is None else cell.goal.text(cell.metric),
+        _verdict(row, estimates),
+    ]
+
+
+def _score(row: Row) -> str:
+    estimate, unit = row.estimate, row.cell.metric
+    if estimate is None:
+        return "–"
+    error = format_score(estimate.error, unit)
+    partial = "" if row.is_complete else f" ({len(row.records)} of {len(row.cell.seeds)} seeds)"
+    return f"{format_score(estimate.mean, unit)} ± {error}{partial}"
+
+
+def _verdict(row: Row, estimates: dict[str, Estimate | None]) -> str:
+    goal, estimate = row.cell.goal, row.estimate
+    if goal is None:
+        return ""
+    if estimate is None:
+        return "not measured yet"
+    shortfall = goal.shortfall(estimate, estimates.get(goal.peer) if goal.peer else None)
+    if shortfall is None:
+        return "no score of the peer yet"
+    return "reached" if shortfall == 0 else f"missed by {format_score(shortfall, row.cell.metric)}"
+
+
+def origin(rows: Sequence[Row]) -> str:
+    """Say when, for how long and with what the runs were made."""
+    records = [record for row in rows for record in row.records]
+    if not records:
+        return "No run has ended yet."
+    days = sorted({record.date for record in records})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    versions = {name: number for record in records for name, number in record.versions.items()}
+    hours = sum(record.elapsed_s for record in records) / 3600
+    names = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
+    return f"{len(records)} runs, {when}, {hours:.1f} hours of one thread; {names}."

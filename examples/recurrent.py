@@ -1,0 +1,32 @@
+"""Memory: remember a cue that is shown once and asked for later.
+
+The same agent with and without a GRU. With one, the storage hands out sequences with the hidden states
+that they began with; nothing else has to be said.
+"""
+
+import argparse
+
+import recollect as rc
+
+
+def train(memory: str | None, steps: int) -> float:
+    """Return the share of cues that the agent recalls."""
+    options = {"env.delay": 5, "memory": memory, "hidden_sizes": (32,), "memory_size": 32}
+    agent = rc.Agent("ddqn", "recollect/RecallCue-v0", num_envs=8, seed=1, **options)
+    agent.learn(steps)
+    evaluation = agent.evaluate(episodes=100)
+    agent.close()
+    return evaluation.success_rate or 0.0
+
+
+def main(steps: int = 15_000) -> dict[str, float]:
+    rates = {str(memory): train(memory, steps) for memory in (None, "gru")}
+    for memory, rate in rates.items():
+        print(f"memory {memory}: {rate:.0%} recalled (chance is 50%)")
+    return rates
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=15_000)
+    main(**vars(parser.parse_args()))

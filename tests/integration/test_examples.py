@@ -1,0 +1,114 @@
+"""Every example runs as it stands, only shorter, and does what it says."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parents[2] / "examples"
+NAMES = {
+    "atari",
+    "compare_buffers",
+    "custom_algorithm",
+    "custom_env",
+    "custom_network",
+    "her",
+    "offline_storage",
+    "per_nstep",
+    "quickstart",
+    "recurrent",
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Networks of this size are faster so."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
+def load(name: str) -> ModuleType:
+    spec = spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_example_is_run_here() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} == NAMES
+    source = Path(__file__).read_text()
+    assert {name for name in NAMES if re.search(rf'load\("{name}"\)|examples/{name}.py', source)} == NAMES
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
+    text = (FOLDER / f"{name}.py").read_text()
+    assert text.startswith('"""')
+    assert len(text.splitlines()) <= 85
+    assert '"--steps"' in text
+
+
+def test_quickstart_from_the_command_line() -> None:
+    command = [sys.executable, "examples/quickstart.py", "--steps", "800"]
+    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.run(command, cwd=FOLDER.parent, env=one_thread, capture_output=True, text=True, check=True)
+    output = process.stdout
+    assert re.search(r"-[\d,.]+ ± [\d,.]+ over 20 episodes", output)
+    assert re.search(r"one episode of the loaded agent: -\d+", output)
+
+
+def test_custom_env_is_learned() -> None:
+    assert load("custom_env").main(steps=4_000) > 0.5
+
+
+def test_custom_network_is_used() -> None:
+    assert load("custom_network").main(steps=1_500) >= 8
+
+
+def test_custom_algorithm_trains() -> None:
+    assert load("custom_algorithm").main(steps=1_500) >= 8
+
+
+def test_prioritised_n_step_changes_on_the_way() -> None:
+    learner = load("per_nstep").main(steps=900)
+    storage = learner.scheme.storage
+    assert storage.n_step == 1
+    assert storage.beta == pytest.approx(1.0)
+    assert learner.num_steps == 900
+
+
+def test_hindsight_makes_the_difference() -> None:
+    rates = load("her").main(steps=4_000)
+    assert rates["her"] > rates["replay"] + 0.3
+
+
+def test_both_memories_are_trained() -> None:
+    rates = load("recurrent").main(steps=1_600)
+    assert rates.keys() == {"None", "gru"}
+    assert all(0.2 < rate <= 1 for rate in rates.values())
+
+
+@pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the extra 'atari'")
+def test_atari_keeps_frames_once() -> None:
+    assert load("atari").main(steps=240) < 16
+
+
+def test_storage_alone_learns_from_random_play() -> None:
+    assert load("offline_storage").main(steps=4_000) > 40
+
+
+def test_buffers_are_compared_in_a_plot() -> None:
+    files = load("compare_buffers").main(steps=400, num_seeds=1)
+    assert {file.suffix for file in files} == {".png", ".svg"}
+    assert all(file.stat().st_size > 10_000 for file in files)

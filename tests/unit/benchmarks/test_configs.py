@@ -1,0 +1,100 @@
+"""Every cell resolves to settings of its own, and a peer's are those of our preset."""
+
+import pytest
+
+from benchmarks.learn.ablation import ABLATION
+from benchmarks.learn.cells import TABLE
+from benchmarks.learn.configs import config_of, run_config
+from benchmarks.learn.records import hash_of
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.config import RunConfig
+
+CELLS = {cell.key: cell for cell in (*TABLE, *ABLATION)}
+
+
+def test_every_run_has_a_hash_of_its_own() -> None:
+    hashes = [hash_of(config_of(cell, seed)) for cell in CELLS.values() for seed in cell.seeds]
+    assert len(set(hashes)) == len(hashes)
+
+
+@pytest.mark.parametrize("key", [key for key, cell in CELLS.items() if cell.peer is None])
+def test_our_cells_are_on_the_task_that_they_name(key: str) -> None:
+    cell = CELLS[key]
+    config = run_config(cell, 3)
+    assert (config.seed, config.steps, config.threads) == (3, cell.steps, 1)
+    if cell.task.endswith(("-v0", "-v1", "-v3", "-v4", "-v5")):
+        assert config.env == cell.task
+    else:
+        assert config.env in ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+    assert config.algo in cell.agent.lower()
+
+
+def test_cells_that_must_fail_differ_from_their_preset_by_the_one_ingredient() -> None:
+    assert run_config(CELLS["bitflip-ddqn"], 1).storage == "replay"
+    assert run_config(CELLS["bitflip-ddqn-her"], 1).storage == "her"
+    assert run_config(CELLS["recall-ddqn"], 1).actor_options["memory"] is None
+    assert run_config(CELLS["recall-ppo"], 1).actor_options["memory"] is None
+
+
+@pytest.mark.parametrize("task", ["pendulum-sac", "lunarlander-ddqn"])
+def test_the_ablation_switches_exactly_what_a_variant_names(task: str) -> None:
+    def switches(variant: str) -> tuple[bool, bool, bool]:
+        options = run_config(CELLS[f"ablation-{task}-{variant}"], 1).storage_options
+        return options.get("n_step", 1) > 1, options.get("alpha", 0) > 0, options.get("eta", 1) < 1
+
+    assert switches("uniform") == (False, False, False)
+    assert switches("nstep") == (True, False, False)
+    assert switches("per") == (False, True, False)
+    assert switches("ere") == (False, False, True)
+    assert switches("per-ere-nstep") == (True, True, True)
+
+
+def values(config: RunConfig, *names: str) -> list[object]:
+    """Options of an algorithm, with their defaults."""
+    resolved = ALGORITHMS[config.algo].config_class(**config.algo_options)
+    return [getattr(resolved, name) for name in names]
+
+
+def test_lunar_lander_has_the_peers_hyperparameters() -> None:
+    config = run_config(CELLS["lunarlander-ddqn"], 1)
+    peer = CELLS["sb3-lunarlander-dqn"].peer
+    assert peer is not None
+    theirs = peer["hyperparameters"]
+    assert values(config, "critic_lr", "gamma", "mini_batch_size", "start_steps", "update_every", "num_mini_batch") == [
+        theirs[name]
+        for name in ("learning_rate", "gamma", "batch_size", "learning_starts", "train_freq", "gradient_steps")
+    ]
+    assert values(config, "tau", "target_update_every", "max_grad_norm", "initial_epsilon", "final_epsilon") == [
+        theirs["tau"],
+        theirs["target_update_interval"] * theirs["gradient_steps"] // theirs["train_freq"],
+        theirs["max_grad_norm"],
+        theirs["exploration_initial_eps"],
+        theirs["exploration_final_eps"],
+    ]
+    assert values(config, "epsilon_steps", "num_epochs", "huber_delta") == [
+        theirs["exploration_fraction"] * config.steps,
+        1,
+        1.0,
+    ]
+    assert_same_networks_and_replay(config, theirs, "replay")
+
+
+def test_half_cheetah_has_the_peers_hyperparameters() -> None:
+    config = run_config(CELLS["halfcheetah-sac"], 1)
+    peer = CELLS["sb3-halfcheetah-sac"].peer
+    assert peer is not None
+    theirs = peer["hyperparameters"]
+    rates = values(config, "policy_lr", "critic_lr", "temperature_lr")
+    assert rates == [theirs["learning_rate"]] * 3
+    assert values(config, "tau", "gamma", "mini_batch_size", "start_steps", "update_every", "num_mini_batch") == [
+        theirs[name] for name in ("tau", "gamma", "batch_size", "learning_starts", "train_freq", "gradient_steps")
+    ]
+    assert values(config, "learn_temperature", "temperature", "target_entropy") == [True, 1.0, None]
+    assert theirs["ent_coef"] == "auto"
+    assert_same_networks_and_replay(config, theirs, "replay")
+
+
+def assert_same_networks_and_replay(config: RunConfig, theirs: dict[str, object], storage: str) -> None:
+    assert list(config.actor_options["hidden_sizes"]) == theirs["policy_kwargs"]["net_arch"]  # type: ignore[index]
+    assert set(config.actor_options) == {"hidden_sizes"}
+    assert (config.storage, config.storage_options["size"], config.num_envs) == (storage, theirs["buffer_size"], 1)
