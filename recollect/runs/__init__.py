@@ -1,0 +1,5 @@
+"""Runs: directories, checkpoints, metrics, progress and plots."""
+
+from recollect.runs.directory import RunDirectory
+
+__all__ = ["RunDirectory"]

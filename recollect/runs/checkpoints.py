@@ -1,0 +1,100 @@
+"""`Checkpoints`: the states of a run in a folder, each whole or not there at all."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from recollect.errors import NotFiniteError, StorageError
+from recollect.runs.state_files import read_state, sync_folder, write_state
+
+ACTOR_FILE: Final = "actor.safetensors"
+_STATE: Final = "state"
+_PARTIAL: Final = ".partial-"
+_NAME: Final = re.compile(r"(\d{6})-step-(\d+)")
+_FORMAT: Final = {"format": "recollect checkpoint", "version": 1}
+
+
+class Checkpoints:
+    """Checkpoints of one run, the newest few kept.
+
+    A checkpoint is a folder with the actor's weights and the state of all else, written under another
+    name first and renamed when it is complete.
+
+    Parameters
+    ----------
+    folder : Path
+        Where; made when the first one is written.
+    num_kept : int
+        Checkpoints that stay; older ones are removed.
+    """
+
+    def __init__(self, folder: Path, num_kept: int = 2) -> None:
+        self.folder = folder
+        self.num_kept = num_kept
+
+    def paths(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+
+    def newest(self) -> Path:
+        """The checkpoint to go on from."""
+        paths = self.paths()
+        if not paths:
+            raise StorageError(f"there is no checkpoint in {self.folder}; train first, or name another run")
+        return paths[-1]
+
+    def write(self, actor: Any, state: Mapping[str, Any], num_steps: int) -> Path:
+        """Write a checkpoint and return its folder.
+
+        Parameters
+        ----------
+        actor : Actor
+            Whose weights to write; they must be finite.
+        state : dict
+            Tensors and plain values, nested.
+        num_steps : int
+            Env steps so far, for the name.
+        """
+        check_finite(actor)
+        paths = self.paths()
+        serial = int(paths[-1].name[:6]) + 1 if paths else 0
+        path = self.folder / f"{serial:06d}-step-{num_steps}"
+        partial = self.folder / f"{_PARTIAL}{path.name}"
+        self._remove_partials()
+        partial.mkdir(parents=True)
+        actor.save(partial / ACTOR_FILE)
+        write_state(partial, _STATE, {**_FORMAT, "content": state})
+        sync_folder(partial)
+        partial.rename(path)
+        sync_folder(self.folder)
+        for old in self.paths()[: -self.num_kept]:
+            shutil.rmtree(old, ignore_errors=True)
+        return path
+
+    def _remove_partials(self) -> None:
+        """Remove what an earlier process did not complete."""
+        for path in self.folder.glob(f"{_PARTIAL}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
+    """Give `actor` the weights of a checkpoint and return the state of all else."""
+    found = read_state(path, _STATE)
+    if not isinstance(found, dict) or {name: found.get(name) for name in _FORMAT} != _FORMAT:
+        raise StorageError(f"{path} is not a checkpoint that this release reads")
+    actor.load(path / ACTOR_FILE)
+    content: dict[str, Any] = found["content"]
+    return content
+
+
+def check_finite(actor: Any) -> None:
+    """Refuse weights that are NaN or infinite."""
+    for name, weight in actor.state_dict().items():
+        if weight.is_floating_point() and not torch.isfinite(weight).all():
+            raise NotFiniteError(f"{name} of the actor is NaN or infinite: there is nothing worth a checkpoint")

@@ -1,0 +1,101 @@
+"""`RunDirectory`: all that is kept of a run, in one folder."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from recollect import __version__
+from recollect.errors import ConfigError
+from recollect.runs.checkpoints import Checkpoints
+
+_PACKAGES: Final = ("torch", "numpy", "numba", "gymnasium", "safetensors", "mujoco", "ale-py", "gymnasium-robotics")
+
+
+class RunDirectory:
+    """The folder of one run: config, command, versions, metrics, checkpoints, replay and plots.
+
+    Use `create` for a new run and `open` for one that exists.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.yaml"
+        self.command_file = self.path / "command.txt"
+        self.versions_file = self.path / "versions.json"
+        self.metrics_file = self.path / "metrics.csv"
+        self.tensorboard_folder = self.path / "tensorboard"
+        self.storage_folder = self.path / "storage"
+        self.curve_file = self.path / "curve.png"
+        self.batch_file = self.path / "not-finite-batch.safetensors"
+        self.checkpoints = Checkpoints(self.path / "checkpoints")
+
+    @classmethod
+    def create(
+        cls, path: str | PathLike[str], config: Mapping[str, Any] | None = None, command: str | None = None
+    ) -> "RunDirectory":
+        """Make the folder of a new run and write what is known before it starts.
+
+        Parameters
+        ----------
+        path : path-like
+            A folder that holds no run yet.
+        config : mapping, optional
+            The resolved config, plain values.
+        command : str, optional
+            What was typed to start the run.
+        """
+        run = cls(path)
+        if run.exists:
+            raise ConfigError(f"{run.path} holds a run already; resume it, or name another folder")
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
+        run.command_file.write_text((command or "") + "\n")
+        run.config_file.write_text(yaml.safe_dump(dict(config or {}), sort_keys=False))
+        return run
+
+    @classmethod
+    def open(cls, path: str | PathLike[str]) -> "RunDirectory":
+        """Take the folder of a run that exists."""
+        run = cls(path)
+        if not run.exists:
+            raise ConfigError(f"{run.path} holds no run: it has no {run.config_file.name}")
+        return run
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return self.config_file.is_file()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved config that the run was started with."""
+        try:
+            config = yaml.safe_load(self.config_file.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise ConfigError(f"{self.config_file} cannot be read: {error}") from error
+        if not isinstance(config, dict):
+            raise ConfigError(f"{self.config_file} must hold names with values, got {config!r}")
+        return config
+
+
+def _versions() -> dict[str, Any]:
+    """Versions of what results depend on."""
+    found: dict[str, Any] = {"recollect": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found | {"platform": platform.platform(), "processors": os.cpu_count()}

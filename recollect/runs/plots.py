@@ -1,0 +1,114 @@
+"""Plots of learning curves: one run as it went, or several side by side with confidence bands over seeds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from recollect.runs import metrics
+from recollect.runs.curves import (
+    Group,
+    bootstrap_band,
+    env_of,
+    interquartile_mean,
+    label_of,
+    make_group,
+    open_runs,
+    read_points,
+    read_returns,
+)
+from recollect.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANEL_INCHES: Final = (5.6, 3.8)
+_DOTS_PER_INCH: Final = 140
+_SHADE: Final = 0.2
+_FORMATS: Final = (".png", ".svg")
+
+
+def plot_run(path: Path | str) -> Path:
+    """Draw how one run went, training and evaluation, and return the PNG file in its folder."""
+    run = RunDirectory.open(path)
+    figure, (axes,) = _panels(1)
+    training, evaluation = read_points(run, metrics.TRAIN_RETURN), read_points(run, metrics.EVAL_RETURN)
+    axes.plot(training.steps, training.values, label="training, mean of recent episodes", linewidth=1.2)
+    if len(evaluation.steps):
+        axes.plot(evaluation.steps, evaluation.values, "o-", label="evaluation", markersize=3.5)
+        spread = read_points(run, metrics.EVAL_STANDARD_ERROR)
+        if len(spread.steps) == len(evaluation.steps):
+            axes.fill_between(*_band(evaluation, spread.values), alpha=_SHADE, color=axes.lines[-1].get_color())
+    _finish(axes, f"{env_of(run)} · {label_of(run, None)}")
+    figure.savefig(run.curve_file, dpi=_DOTS_PER_INCH)
+    return run.curve_file
+
+
+def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> list[Path]:
+    """Draw several runs side by side and return the files, PNG and SVG.
+
+    Every environment has a panel, every label a curve: the interquartile mean over its runs, with a
+    95 % bootstrap band where there are several.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Folders of runs.
+    out : path
+        Where to write; the suffix does not matter.
+    by : str, optional
+        Entry of the config that tells curves apart, such as "storage" or "storage.alpha"; by default
+        the algorithm and the storage.
+    """
+    panels: dict[str, dict[str, list[RunDirectory]]] = {}
+    for run in open_runs(paths):
+        panels.setdefault(env_of(run), {}).setdefault(label_of(run, by), []).append(run)
+    figure, all_axes = _panels(len(panels))
+    for axes, (env, labels) in zip(all_axes, panels.items(), strict=True):
+        for label, runs in labels.items():
+            _draw_group(axes, make_group(label, [read_returns(run) for run in runs]))
+        _finish(axes, env)
+    return save_figure(figure, out)
+
+
+def save_figure(figure: "Figure", out: Path | str) -> list[Path]:
+    """Write a figure as PNG and as SVG, and return both files."""
+    files = [Path(out).with_suffix(suffix) for suffix in _FORMATS]
+    files[0].parent.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        figure.savefig(file, dpi=_DOTS_PER_INCH)
+    return files
+
+
+def _draw_group(axes: "Axes", group: Group) -> None:
+    num_runs = len(group.values)
+    label = group.label if num_runs == 1 else f"{group.label} ({num_runs} runs)"
+    (line,) = axes.plot(group.steps, interquartile_mean(group.values), label=label)
+    if num_runs > 1:
+        low, high = bootstrap_band(group.values, np.random.default_rng(0))
+        axes.fill_between(group.steps, low, high, alpha=_SHADE, color=line.get_color())
+
+
+def _panels(count: int) -> tuple["Figure", list["Axes"]]:
+    """A figure with `count` panels in a row, made without a screen."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    width, height = _PANEL_INCHES
+    figure = Figure(figsize=(width * count, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def _band(points: Any, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return points.steps, points.values - spread, points.values + spread
+
+
+def _finish(axes: "Axes", title: str) -> None:
+    axes.set_title(title, fontsize=10)
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("return")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)

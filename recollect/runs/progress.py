@@ -1,0 +1,171 @@
+"""How a training goes, on the screen: a live display, or plain lines where there is no terminal."""
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from recollect.runs import metrics
+
+_BAR_WIDTH: Final = 24
+_SPARKS: Final = "▁▂▃▄▅▆▇█"
+_NUM_SPARKS: Final = 16
+_NUM_LOSSES: Final = 4
+_SECONDS_BETWEEN_FRAMES: Final = 0.25
+_SECONDS_BETWEEN_LINES: Final = 10.0
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+
+Metrics = Mapping[str, float]
+
+
+class Progress:
+    """Shows how a training goes; use as a context, and call `update` after each update stage.
+
+    Parameters
+    ----------
+    target_steps : int
+        Env steps to train for.
+    console : rich.console.Console
+        Where to show it.
+    seconds_between : float
+        Least time between two looks at the metrics.
+    """
+
+    def __init__(self, target_steps: int, console: Console, seconds_between: float) -> None:
+        self.target_steps = target_steps
+        self.console = console
+        self._seconds_between = seconds_between
+        self._next_look = 0.0
+        self._returns: list[float] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave what was shown last on the screen."""
+
+    def update(self, learner: Any) -> None:
+        """Show the present state, if the last look is long enough ago or the training is over."""
+        now = time.monotonic()
+        if now < self._next_look and not learner.done():
+            return
+        self._next_look = now + self._seconds_between
+        found = learner.get_metrics()
+        if metrics.TRAIN_RETURN in found:
+            self._returns.append(found[metrics.TRAIN_RETURN])
+        self._show(found)
+
+    def _show(self, found: Metrics) -> None:
+        """Put metrics on the screen."""
+        raise NotImplementedError
+
+
+class LiveProgress(Progress):
+    """Three lines that change in place."""
+
+    def __init__(self, target_steps: int, console: Console) -> None:
+        super().__init__(target_steps, console, _SECONDS_BETWEEN_FRAMES)
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+
+    def _show(self, found: Metrics) -> None:
+        lines = (steps_line(found, self.target_steps), returns_line(found, self._returns), losses_line(found))
+        text = Text("\n".join(f" {line}" for line in lines if line), no_wrap=True, overflow="ellipsis")
+        self._live.update(text, refresh=True)
+
+
+class PlainProgress(Progress):
+    """A line now and then."""
+
+    def __init__(self, target_steps: int, console: Console) -> None:
+        super().__init__(target_steps, console, _SECONDS_BETWEEN_LINES)
+
+    def _show(self, found: Metrics) -> None:
+        parts = (steps_line(found, self.target_steps, bar=False), returns_line(found, self._returns, sparks=False))
+        self.console.print("   ".join(parts), highlight=False, soft_wrap=True)
+
+
+def make_progress(target_steps: int, console: Console | None = None) -> Progress:
+    """Choose the display that fits the console: live on a terminal, plain lines elsewhere."""
+    console = console or Console()
+    return LiveProgress(target_steps, console) if console.is_terminal else PlainProgress(target_steps, console)
+
+
+def steps_line(found: Metrics, target_steps: int, *, bar: bool = True) -> str:
+    """How far the training has come, and when it will be there."""
+    num_steps, rate = found[metrics.STEPS], found[metrics.STEPS_PER_S]
+    share = min(num_steps / target_steps, 1.0)
+    parts = [f"{share:4.0%}  {num_steps:,.0f}/{target_steps:,} steps", f"{rate:,.0f} steps/s"]
+    if bar:
+        num_full = int(share * _BAR_WIDTH)
+        parts[0] = "█" * num_full + "░" * (_BAR_WIDTH - num_full) + parts[0].rjust(len(parts[0]) + 1)
+    if rate > 0 and share < 1:
+        parts.append(f"ETA {duration((target_steps - num_steps) / rate)}")
+    return "   ".join(parts)
+
+
+def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = True) -> str:
+    """Returns so far, of training and evaluation, updates and replay."""
+    parts = []
+    if returns:
+        way = f"{number(returns[0])} → {number(returns[-1])} {sparkline(returns)}"
+        parts.append(f"return {way if sparks else number(returns[-1])}")
+    if metrics.EVAL_RETURN in found:
+        parts.append(f"evaluation {number(found[metrics.EVAL_RETURN])}")
+    if metrics.EVAL_SUCCESS in found:
+        parts.append(f"success {found[metrics.EVAL_SUCCESS]:.0%}")
+    parts.append(f"updates/s {found[metrics.UPDATES_PER_S]:,.0f}")
+    fill = f"{found[metrics.STORAGE_SIZE]:,.0f}/{found[metrics.STORAGE_CAPACITY]:,.0f}"
+    parts.append(f"replay {fill} ({num_bytes(found[metrics.STORAGE_BYTES])})")
+    return "   ".join(parts)
+
+
+def losses_line(found: Metrics) -> str:
+    """The first few numbers that the algorithm reports of its updates."""
+    names = [name for name in found if name.startswith(metrics.ALGORITHM_PREFIX)][:_NUM_LOSSES]
+    return "   ".join(f"{name.removeprefix(metrics.ALGORITHM_PREFIX)} {found[name]:.3g}" for name in names)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Values as a row of small bars, evenly picked if there are many."""
+    num_picked = min(len(values), _NUM_SPARKS)
+    picked = [values[round(i * (len(values) - 1) / max(1, num_picked - 1))] for i in range(num_picked)]
+    low, high = min(picked), max(picked)
+    scale = (len(_SPARKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_SPARKS[round((value - low) * scale)] for value in picked)
+
+
+def number(value: float) -> str:
+    """A number as people write it: −1,240 or 0.85."""
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return text.replace("-", "−")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def num_bytes(count: float) -> str:
+    """Bytes in a unit that keeps the number short."""
+    for unit in _UNITS[:-1]:
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == _UNITS[0] else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {_UNITS[-1]}"

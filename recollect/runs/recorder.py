@@ -1,0 +1,89 @@
+"""`Recorder`: writes what a training does into its run directory."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from recollect.runs import metrics
+from recollect.runs.directory import RunDirectory
+from recollect.runs.saving import Saves
+from recollect.runs.state_files import flatten, write_tensors
+from recollect.runs.writers import CSVWriter, MetricWriter, TensorBoardWriter
+
+_EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
+
+
+class Recorder:
+    """Writes metrics and checkpoints of a training when they are due.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        Where to.
+    log_every, checkpoint_every : int
+        Env steps between rows of metrics, and between checkpoints.
+    with_storage : bool
+        Save the replay with checkpoints.
+    writers : sequence of MetricWriter
+        Who gets the metrics beside the CSV file and TensorBoard.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        *,
+        log_every: int,
+        checkpoint_every: int,
+        with_storage: bool = True,
+        writers: Sequence[MetricWriter] = (),
+    ) -> None:
+        self.run = run
+        self._log_every = log_every
+        self._checkpoint_every = checkpoint_every
+        self._saves = Saves(run, with_storage=with_storage)
+        self._csv = CSVWriter(run.metrics_file)
+        self._writers: list[MetricWriter] = [self._csv, TensorBoardWriter(run.tensorboard_folder), *writers]
+        self._evaluation: Any = None
+        self._next_row = log_every
+        self._next_checkpoint = checkpoint_every
+
+    def follow(self, learner: Any) -> None:
+        """Write what is due after an update stage."""
+        if learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation:
+            self.write_row(learner)
+        if learner.num_steps >= self._next_checkpoint:
+            self.save(learner)
+
+    def write_row(self, learner: Any) -> None:
+        """Write the present metrics, those of an evaluation once."""
+        row = learner.get_metrics()
+        if learner.last_evaluation is self._evaluation:
+            row = {name: value for name, value in row.items() if not name.startswith(_EVAL_PREFIX)}
+        for writer in self._writers:
+            writer.write(row)
+        self._evaluation = learner.last_evaluation
+        self._next_row = learner.num_steps + self._log_every
+
+    def save(self, learner: Any) -> Path:
+        """Write a checkpoint and return its folder."""
+        path = self._saves.write(learner.scheme, learner.elapsed_s)
+        self._next_checkpoint = learner.num_steps + self._checkpoint_every
+        return path
+
+    def restore(self, scheme: Any) -> float:
+        """Put the newest checkpoint into a scheme and return the seconds that its training took."""
+        elapsed_s = self._saves.restore(scheme)
+        self._csv.forget_after(scheme.num_steps)
+        self._next_row = scheme.num_steps + self._log_every
+        self._next_checkpoint = scheme.num_steps + self._checkpoint_every
+        return elapsed_s
+
+    def save_batch(self, batch: Mapping[str, Any]) -> Path:
+        """Keep a batch for inspection and return its file."""
+        write_tensors(self.run.batch_file, flatten(batch))
+        return self.run.batch_file
+
+    def close(self) -> None:
+        """Write what is left."""
+        for writer in self._writers:
+            writer.close()

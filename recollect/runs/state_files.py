@@ -1,0 +1,104 @@
+"""A tree of tensors and plain values in two files, JSON and safetensors, that reading cannot execute."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from recollect import keys
+from recollect.errors import StorageError
+
+_TENSOR: Final = "#tensor"
+_ITEMS: Final = "#items"
+
+
+def write_state(folder: Path, name: str, state: Any) -> None:
+    """Write a tree of dicts, lists, tensors, arrays and plain values as `name.json` and `name.safetensors`.
+
+    Tuples come back as lists, arrays as tensors, NumPy's numbers as Python's.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(_encode(state, (), tensors), indent=1)
+    write_tensors(folder / f"{name}.safetensors", tensors)
+    _write_synced(folder / f"{name}.json", text.encode())
+
+
+def read_state(folder: Path, name: str) -> Any:
+    """Read what `write_state` wrote."""
+    try:
+        tree = json.loads((folder / f"{name}.json").read_bytes())
+        return _decode(tree, load_file(folder / f"{name}.safetensors"))
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise StorageError(f"{folder / name}.* cannot be read: {error}; use another checkpoint") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write tensors by name, wherever they live and whatever memory they share."""
+    save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
+    _sync(path)
+
+
+def flatten(batch: Mapping[str, Any], prefix: str = "") -> dict[str, torch.Tensor]:
+    """The tensors of a nested dict by their paths."""
+    tensors: dict[str, torch.Tensor] = {}
+    for key, value in batch.items():
+        if isinstance(value, Mapping):
+            tensors |= flatten(value, f"{prefix}{key}{keys.PATH_SEPARATOR}")
+        else:
+            tensors[f"{prefix}{key}"] = torch.as_tensor(value)
+    return tensors
+
+
+def sync_folder(folder: Path) -> None:
+    """Have a folder's entries on disk, not only in the cache."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _encode(value: Any, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        name = keys.PATH_SEPARATOR.join(path)
+        tensors[name] = torch.as_tensor(value)
+        return {_TENSOR: name}
+    if isinstance(value, Mapping):
+        pairs = [(key, _encode(inner, (*path, str(key)), tensors)) for key, inner in value.items()]
+        return dict(pairs) if all(isinstance(key, str) for key in value) else {_ITEMS: pairs}
+    if isinstance(value, (list, tuple)):
+        return [_encode(inner, (*path, str(index)), tensors) for index, inner in enumerate(value)]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    where = keys.PATH_SEPARATOR.join(path)
+    raise StorageError(f"a state cannot hold {type(value).__name__} at {where!r}; give tensors and plain values")
+
+
+def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    if isinstance(value, list):
+        return [_decode(inner, tensors) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    if _TENSOR in value:
+        return tensors[value[_TENSOR]]
+    if _ITEMS in value:
+        return {key: _decode(inner, tensors) for key, inner in value[_ITEMS]}
+    return {key: _decode(inner, tensors) for key, inner in value.items()}
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,118 @@
+"""Where metrics go while a run goes on: a CSV file, TensorBoard, Weights & Biases."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from recollect.errors import ConfigError
+from recollect.runs import metrics
+
+Metrics = Mapping[str, float]
+
+
+class MetricWriter(Protocol):
+    """Takes rows of metrics; each row says at how many env steps it was taken."""
+
+    def write(self, row: Metrics) -> None:
+        """Take a row."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class CSVWriter:
+    """Appends rows to a CSV file, each on disk at once; a new column extends the header.
+
+    Parameters
+    ----------
+    path : Path
+        The file. Rows that are there already stay.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        rows = read_rows(path)
+        self._columns = list(rows[0]) if rows else []
+
+    def write(self, row: Metrics) -> None:
+        """Append a row."""
+        new = [name for name in row if name not in self._columns]
+        if new:
+            self._columns += new
+            self._rewrite(read_rows(self.path))
+        with open(self.path, "a", newline="") as file:
+            csv.DictWriter(file, self._columns, restval="").writerow(row)
+
+    def forget_after(self, num_steps: int) -> None:
+        """Drop the rows of later steps, which a run that goes on from a checkpoint takes again."""
+        kept = [row for row in read_rows(self.path) if float(row.get(metrics.STEPS) or 0) <= num_steps]
+        if self._columns:
+            self._rewrite(kept)
+
+    def close(self) -> None:
+        """Nothing is left to be written."""
+
+    def _rewrite(self, rows: list[dict[str, str]]) -> None:
+        partial = self.path.with_suffix(".partial")
+        with open(partial, "w", newline="") as file:
+            writer = csv.DictWriter(file, self._columns, restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+        partial.replace(self.path)
+
+
+class TensorBoardWriter:
+    """Writes event files for TensorBoard."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._events: Any = SummaryWriter(str(folder))
+
+    def write(self, row: Metrics) -> None:
+        """Write a point for each metric."""
+        for name, value in row.items():
+            if name != metrics.STEPS:
+                self._events.add_scalar(name, value, int(row[metrics.STEPS]))
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        self._events.close()
+
+
+class WandbWriter:
+    """Sends metrics to Weights & Biases, an extra.
+
+    Parameters
+    ----------
+    project : str
+        Project there.
+    name : str
+        Name of the run.
+    config : mapping, optional
+        The resolved config.
+    """
+
+    def __init__(self, project: str, name: str, config: Mapping[str, Any] | None = None) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise ConfigError("Weights & Biases needs the extra 'wandb': pip install \"recollect[wandb]\"") from error
+        self._run = wandb.init(project=project, name=name, config=dict(config or {}))
+
+    def write(self, row: Metrics) -> None:
+        """Send a row."""
+        self._run.log(dict(row), step=int(row[metrics.STEPS]))
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._run.finish()
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file as they stand; none where there is no file."""
+    if not path.is_file():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,85 @@
+"""A checkpoint is whole or not there; the newest few stay."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from recollect.errors import NotFiniteError, StorageError
+from recollect.runs import checkpoints as module
+from recollect.runs.checkpoints import Checkpoints, read_checkpoint
+
+
+class TinyActor(torch.nn.Linear):
+    """One layer that saves itself as actors do."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 1)
+
+    def save(self, path: Path) -> None:
+        save_file(self.state_dict(), path)
+
+    def load(self, path: Path) -> None:
+        self.load_state_dict(load_file(path))
+
+
+def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+    actor, other = TinyActor(), TinyActor()
+    path = Checkpoints(tmp_path).write(actor, {"num_updates": 5, "moments": torch.ones(2)}, 70)
+    state = read_checkpoint(path, other)
+    assert torch.equal(actor.weight, other.weight)
+    assert state["num_updates"] == 5
+    assert state["moments"].tolist() == [1, 1]
+    assert path.name == "000000-step-70"
+
+
+def test_the_newest_stay(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, num_kept=2)
+    for num_steps in (100, 900, 1000, 1000):
+        newest = checkpoints.write(TinyActor(), {}, num_steps)
+        assert checkpoints.newest() == newest
+    assert [path.name for path in checkpoints.paths()] == ["000002-step-1000", "000003-step-1000"]
+
+
+def test_a_write_that_stops_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    good = checkpoints.write(TinyActor(), {"number": 1}, 10)
+
+    def interrupt(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("write_state", "sync_folder"):
+        monkeypatch.setattr(module, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.write(TinyActor(), {"number": 2}, 20)
+        monkeypatch.undo()
+        assert checkpoints.paths() == [good]
+        assert read_checkpoint(checkpoints.newest(), TinyActor())["number"] == 1
+    checkpoints.write(TinyActor(), {"number": 3}, 30)
+    assert {path.name for path in tmp_path.iterdir()} == {"000000-step-10", "000001-step-30"}
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    actor, checkpoints = TinyActor(), Checkpoints(tmp_path)
+    good = checkpoints.write(actor, {}, 10)
+    with torch.no_grad():
+        actor.weight[0, 1] = torch.nan
+    with pytest.raises(NotFiniteError, match="weight of the actor"):
+        checkpoints.write(actor, {}, 20)
+    assert checkpoints.paths() == [good]
+
+
+def test_a_run_without_checkpoints_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="no checkpoint in"):
+        Checkpoints(tmp_path / "absent").newest()
+
+
+def test_foreign_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be read"):
+        read_checkpoint(tmp_path, TinyActor())
+    path = Checkpoints(tmp_path).write(TinyActor(), {}, 1)
+    (path / "state.json").write_text('{"format": "recollect checkpoint", "version": 99, "content": {}}')
+    with pytest.raises(StorageError, match="not a checkpoint that this release reads"):
+        read_checkpoint(path, TinyActor())

@@ -1,0 +1,111 @@
+"""Curves are read as they were written, and summed up as the formulas say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect.errors import ConfigError
+from recollect.runs import RunDirectory, metrics
+from recollect.runs.curves import (
+    NUM_POINTS,
+    Points,
+    bootstrap_band,
+    env_of,
+    interquartile_mean,
+    label_of,
+    make_group,
+    open_runs,
+    read_points,
+    read_returns,
+)
+from recollect.runs.writers import CSVWriter
+
+CONFIG: dict[str, Any] = {
+    "algo": {"name": "sac"},
+    "env": {"name": "Pendulum-v1"},
+    "storage": {"name": "per", "alpha": 0.6},
+    "seed": 4,
+}
+
+
+def make_run(folder: Path, rows: list[dict[str, float]], config: dict[str, Any] = CONFIG) -> RunDirectory:
+    run = RunDirectory.create(folder, config)
+    writer = CSVWriter(run.metrics_file)
+    for row in rows:
+        writer.write(row)
+    return run
+
+
+def test_points_are_the_rows_that_have_the_metric(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [{metrics.STEPS: 1, "a": 5}, {metrics.STEPS: 2, "b": 1}, {metrics.STEPS: 3, "a": 7}])
+    steps, values = read_points(run, "a")
+    assert steps.tolist() == [1, 3]
+    assert values.tolist() == [5, 7]
+
+
+def test_evaluations_count_if_there_are_several(tmp_path: Path) -> None:
+    train = [{metrics.STEPS: step, metrics.TRAIN_RETURN: -step} for step in (1, 2, 3)]
+    tests = [{metrics.STEPS: step, metrics.EVAL_RETURN: step} for step in (2, 3)]
+    assert read_returns(make_run(tmp_path / "a", train + tests[:1])).values.tolist() == [-1, -2, -3]
+    assert read_returns(make_run(tmp_path / "b", train + tests)).values.tolist() == [2, 3]
+
+
+def test_seeds_with_the_same_steps_keep_them() -> None:
+    group = make_group("x", [Points(np.array([1.0, 2.0]), np.array([5.0, 6.0]))] * 2)
+    assert group.steps.tolist() == [1, 2]
+    assert group.values.tolist() == [[5, 6], [5, 6]]
+
+
+def test_seeds_with_other_steps_meet_where_all_have_been() -> None:
+    one = Points(np.array([0.0, 10.0]), np.array([0.0, 100.0]))
+    other = Points(np.array([2.0, 4.0, 8.0]), np.array([1.0, 1.0, 1.0]))
+    group = make_group("x", [one, other])
+    assert (group.steps[0], group.steps[-1], len(group.steps)) == (2, 8, NUM_POINTS)
+    assert group.values[0] == pytest.approx(10 * group.steps)
+    assert group.values[1] == pytest.approx(np.ones(NUM_POINTS))
+
+
+def test_a_run_without_points_is_named() -> None:
+    with pytest.raises(ConfigError, match="'sac' has nothing to plot yet"):
+        make_group("sac", [Points(np.empty(0), np.empty(0))])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3.0], 3.0), ([1.0, 2.0, 9.0], 4.0), ([0.0, 1.0, 3.0, 100.0], 2.0), ([0, 1, 2, 3, 4, 5, 6, 700], 3.5)],
+)
+def test_interquartile_means_worked_by_hand(values: list[float], expected: float) -> None:
+    assert interquartile_mean(np.array(values)[:, None]).item() == expected
+
+
+def test_the_band_covers_the_mean_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(20, 300))
+    low, high = bootstrap_band(values, np.random.default_rng(2))
+    covered = np.mean((low < 0) & (high > 0))
+    assert 0.85 < covered < 0.99
+    assert (low <= interquartile_mean(values)).all()
+    assert (interquartile_mean(values) <= high).all()
+
+
+def test_labels_come_from_the_config(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [])
+    assert label_of(run, None) == "sac · per"
+    assert label_of(run, "storage") == "per"
+    assert label_of(run, "storage.alpha") == "storage.alpha 0.6"
+    assert label_of(run, "seed") == "4"
+    assert env_of(run) == "Pendulum-v1"
+    with pytest.raises(ConfigError, match=r"has no 'storage\.beta'"):
+        label_of(run, "storage.beta")
+
+
+def test_a_run_of_unknown_parts_is_called_by_its_folder(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "mine", [], {})
+    assert label_of(run, None) == env_of(run) == "mine"
+
+
+def test_no_runs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no run to plot"):
+        open_runs([])

@@ -1,0 +1,47 @@
+"""Plots are files that show what was asked for."""
+
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+from recollect.errors import ConfigError
+from recollect.runs import metrics
+from recollect.runs.plots import plot_run, plot_runs
+from tests.unit.runs.test_curves import CONFIG, make_run
+
+ROWS = [
+    {metrics.STEPS: step, metrics.TRAIN_RETURN: step, metrics.EVAL_RETURN: 2 * step, metrics.EVAL_STANDARD_ERROR: 1.0}
+    for step in (10, 20, 30)
+]
+
+
+def test_one_run_has_a_curve_in_its_folder(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ROWS)
+    assert plot_run(tmp_path) == run.curve_file
+    assert matplotlib.image.imread(run.curve_file).std() > 0.01
+
+
+def test_a_run_without_evaluations_can_be_drawn(tmp_path: Path) -> None:
+    make_run(tmp_path, [{metrics.STEPS: 1, metrics.TRAIN_RETURN: 2}])
+    assert plot_run(tmp_path).exists()
+
+
+def test_several_runs_side_by_side(tmp_path: Path) -> None:
+    for seed in range(3):
+        make_run(tmp_path / f"per-{seed}", ROWS)
+        make_run(tmp_path / f"ere-{seed}", ROWS, {**CONFIG, "storage": {"name": "ere"}})
+    make_run(tmp_path / "other", ROWS, {**CONFIG, "env": {"name": "CartPole-v1"}})
+    runs = [path for path in sorted(tmp_path.iterdir()) if path.is_dir()]
+    png, svg = plot_runs(runs, tmp_path / "plots" / "comparison", by="storage")
+    assert png.name == "comparison.png"
+    text = svg.read_text()
+    for part in ("Pendulum-v1", "CartPole-v1", "per (3 runs)", "ere (3 runs)"):
+        assert part in text, part
+    height, width, _ = matplotlib.image.imread(png).shape
+    assert width > 2 * height
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no run"):
+        plot_runs([tmp_path], tmp_path / "out")

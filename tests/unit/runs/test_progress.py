@@ -1,0 +1,127 @@
+"""What is shown of a training, on a terminal and elsewhere."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from recollect.runs import metrics, progress
+from recollect.runs.progress import LiveProgress, PlainProgress, make_progress
+
+FOUND = {
+    metrics.STEPS: 14_200,
+    metrics.UPDATES: 14_000,
+    metrics.STEPS_PER_S: 412.4,
+    metrics.UPDATES_PER_S: 409.0,
+    metrics.TRAIN_RETURN: -148.2,
+    metrics.STORAGE_SIZE: 14_200,
+    metrics.STORAGE_CAPACITY: 1_000_000,
+    metrics.STORAGE_BYTES: 1_100_000,
+    "algorithm/loss_q": 0.1234567,
+}
+
+
+class FakeLearner:
+    """A learner that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, float] = dict(FOUND)
+        self.num_looks = 0
+        self.is_done = False
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def get_metrics(self) -> dict[str, float]:
+        self.num_looks += 1
+        return self.found
+
+
+def make_console(*, is_terminal: bool) -> Any:
+    return Console(file=io.StringIO(), force_terminal=is_terminal, width=150)
+
+
+def test_the_line_of_steps() -> None:
+    assert progress.steps_line(FOUND, 20_000) == (
+        "█████████████████░░░░░░░  71%  14,200/20,000 steps   412 steps/s   ETA 0:14"
+    )
+
+
+def test_a_line_before_anything_is_known_and_one_at_the_end() -> None:
+    start = {**FOUND, metrics.STEPS: 0, metrics.STEPS_PER_S: 0.0}
+    assert progress.steps_line(start, 100, bar=False) == "  0%  0/100 steps   0 steps/s"
+    assert "ETA" not in progress.steps_line({**FOUND, metrics.STEPS: 20_010}, 20_000)
+
+
+def test_the_line_of_returns() -> None:
+    found = {**FOUND, metrics.EVAL_RETURN: -149.3, metrics.EVAL_SUCCESS: 0.5}
+    assert progress.returns_line(found, [-1240.0, -600.0, -148.2]) == (
+        "return −1,240 → −148 ▁▅█   evaluation −149   success 50%   updates/s 409   replay 14,200/1,000,000 (1.1 MB)"
+    )
+    assert progress.returns_line(FOUND, []).startswith("updates/s")
+
+
+def test_the_line_of_losses() -> None:
+    assert progress.losses_line(FOUND) == "loss_q 0.123"
+    assert progress.losses_line({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1.0], "▁"), ([2.0, 2.0], "▁▁"), ([0.0, 7.0], "▁█"), (list(range(8)), "▁▂▃▄▅▆▇█")],
+)
+def test_sparklines(values: list[float], expected: str) -> None:
+    assert progress.sparkline(values) == expected
+
+
+def test_many_values_are_picked_evenly() -> None:
+    sparks = progress.sparkline([float(value) for value in range(1000)])
+    assert len(sparks) == 16
+    assert list(sparks) == sorted(sparks)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(-1240.4, "−1,240"), (12.34, "12.3"), (0.854, "0.85"), (-5, "−5.00")])
+def test_numbers(value: float, expected: str) -> None:
+    assert progress.number(value) == expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(14.2, "0:14"), (75, "1:15"), (3671, "1:01:11")])
+def test_durations(seconds: float, expected: str) -> None:
+    assert progress.duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(12, "12 B"), (1_500, "1.5 kB"), (7.1e9, "7.1 GB"), (5e15, "5000.0 TB")]
+)
+def test_bytes(count: float, expected: str) -> None:
+    assert progress.num_bytes(count) == expected
+
+
+def test_the_display_fits_the_console() -> None:
+    assert isinstance(make_progress(10, make_console(is_terminal=True)), LiveProgress)
+    assert isinstance(make_progress(10, make_console(is_terminal=False)), PlainProgress)
+
+
+def test_a_live_display_shows_three_lines() -> None:
+    console, learner = make_console(is_terminal=True), FakeLearner()
+    with make_progress(20_000, console) as display:
+        display.update(learner)
+    shown = console.file.getvalue()
+    for part in ("14,200/20,000 steps", "return −148", "loss_q"):
+        assert part in shown
+
+
+def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
+    console, learner = make_console(is_terminal=False), FakeLearner()
+    with make_progress(20_000, console) as display:
+        for _ in range(100):
+            display.update(learner)
+        assert learner.num_looks == 1
+        learner.found[metrics.STEPS] = 20_000
+        learner.is_done = True
+        display.update(learner)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "20,000/20,000 steps" in lines[1]
+    assert "\x1b" not in console.file.getvalue()

@@ -1,0 +1,75 @@
+"""Metrics are on disk as soon as they are written."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from recollect.errors import ConfigError
+from recollect.runs import metrics
+from recollect.runs.writers import CSVWriter, TensorBoardWriter, WandbWriter, read_rows
+
+
+def test_rows_with_new_columns_extend_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    writer = CSVWriter(path)
+    writer.write({metrics.STEPS: 1, "a": 0.5})
+    writer.write({metrics.STEPS: 2, "b": 7})
+    writer.write({metrics.STEPS: 3, "a": 2})
+    assert path.read_text().splitlines() == ["steps,a,b", "1,0.5,", "2,,7", "3,2,"]
+
+
+def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    CSVWriter(path).write({metrics.STEPS: 1, "a": 1})
+    CSVWriter(path).write({metrics.STEPS: 2, "a": 2, "b": 3})
+    assert read_rows(path) == [{"steps": "1", "a": "1", "b": ""}, {"steps": "2", "a": "2", "b": "3"}]
+
+
+def test_rows_after_a_checkpoint_are_dropped(tmp_path: Path) -> None:
+    writer = CSVWriter(tmp_path / "metrics.csv")
+    writer.forget_after(10)
+    for steps in (5, 10, 15):
+        writer.write({metrics.STEPS: steps})
+    writer.forget_after(10)
+    writer.write({metrics.STEPS: 12})
+    assert [row["steps"] for row in read_rows(writer.path)] == ["5", "10", "12"]
+
+
+def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    writer = TensorBoardWriter(tmp_path)
+    writer.write({metrics.STEPS: 10, "train/return": 1.5})
+    writer.write({metrics.STEPS: 20, "train/return": 2.5, "eval/return": 7})
+    writer.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/return")] == [(10, 1.5), (20, 2.5)]
+    assert [event.step for event in events.Scalars("eval/return")] == [20]
+    assert metrics.STEPS not in events.Tags()["scalars"]
+
+
+def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r'needs the extra \'wandb\': pip install "recollect\[wandb\]"'):
+        WandbWriter("project", "run")
+
+
+def test_weights_and_biases_get_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    run = SimpleNamespace(
+        log=lambda row, step: calls.append((row, step)),
+        finish=lambda: calls.append("finish"),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(options) or run))
+    writer = WandbWriter("project", "run", {"seed": 1})
+    writer.write({metrics.STEPS: 4, "a": 1.0})
+    writer.close()
+    assert calls == [
+        {"project": "project", "name": "run", "config": {"seed": 1}},
+        ({"steps": 4, "a": 1.0}, 4),
+        "finish",
+    ]
