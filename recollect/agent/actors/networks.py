@@ -76,7 +76,7 @@ class EnsembleMLP(nn.Module):
         """`[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
         hidden = inputs if inputs.dim() == 3 else inputs.expand(self.num, -1, -1)
         for index, (weight, bias) in enumerate(self._layers):
-            hidden = torch.baddbmm(bias, hidden, weight)
+            hidden = _dense(hidden, weight, bias)
             if index < self._num_active:
                 if self._norms:
                     hidden = self._norms[index](hidden)
@@ -119,3 +119,11 @@ def _drawn(num: int, in_features: int, *shape: int) -> Tensor:
     """Draw weights or biases of `num` layers as `nn.Linear` does: uniform within 1 / sqrt(in_features)."""
     bound = 1 / math.sqrt(max(in_features, 1))
     return torch.empty(num, *shape).uniform_(-bound, bound)
+
+
+def _dense(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`[num, batch, in]` -> `[num, batch, out]`, one batched product."""
+    if weight.shape[-1] == 1:
+        # Matrix products with one column are slow in both directions: ten times slower than this one's gradient.
+        return (inputs * weight.mT).sum(-1, keepdim=True) + bias
+    return torch.baddbmm(bias, inputs, weight)

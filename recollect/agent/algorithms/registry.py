@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-import gymnasium as gym
-
 from recollect.errors import ConfigError, closest
 
 if TYPE_CHECKING:
+    import gymnasium as gym
+
     from recollect.agent.algorithms.learning import LearningAlgorithm
 
 _PACKAGE: Final = "recollect.agent.algorithms"
@@ -60,7 +60,7 @@ def find_algorithm(name: str) -> "type[LearningAlgorithm]":
     return ALGORITHMS[name]
 
 
-def advice(action_space: gym.Space[Any]) -> str:
+def advice(action_space: "gym.Space[Any]") -> str:
     """Name the algorithms that can act in a space, for those who chose another."""
     able = sorted(name for name, algorithm in ALGORITHMS.items() if isinstance(action_space, algorithm.action_spaces))
     if not able:

@@ -127,3 +127,14 @@ def test_vector_env_must_say_how_it_resets() -> None:
         VecEnv(Silent())
     factory, _, _ = VecEnv.create_factory(lambda num_envs: Silent(), kind="native", autoreset_mode="SameStep")
     assert factory().num_envs == 1
+
+
+def test_new_seeds_depend_on_the_first_ones_and_the_number() -> None:
+    def first_obs(seed: int, number: int) -> tuple[float, ...]:
+        envs = make_factory(vec_env_size=2, seed=seed)()
+        envs.reset()
+        envs.reseed(number)
+        return tuple(envs.reset().ravel())
+
+    assert first_obs(1, 100) == first_obs(1, 100)
+    assert len({first_obs(1, 100), first_obs(1, 200), first_obs(2, 100)}) == 3

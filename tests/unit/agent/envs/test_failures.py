@@ -1,0 +1,85 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from recollect.agent.envs import VecEnv
+from recollect.agent.envs.failures import FaultTolerantEnv, describe
+from recollect.errors import EnvError
+from tests.unit.agent.envs.toys import Toy
+
+
+class Building:
+    """Makes toys with given options one after the other, and remembers them; None cannot be built."""
+
+    def __init__(self, *options: dict[str, int] | None) -> None:
+        self.options: Iterator[dict[str, int] | None] = iter(options)
+        self.built: list[Toy] = []
+        self.closed: list[Toy] = []
+
+    def __call__(self) -> Toy:
+        options = next(self.options)
+        if options is None:
+            raise RuntimeError("cannot be built")
+        toy = Toy(**options)
+        toy.close = lambda: self.closed.append(toy)  # type: ignore[method-assign]
+        self.built.append(toy)
+        return toy
+
+
+def test_failures_of_one_call_are_all_counted() -> None:
+    build = Building({}, {"failing_step": 1}, None, {"failing_reset": 1}, {})
+    factory, _, _ = VecEnv.create_factory(build)
+    envs = factory()
+    envs.reset()
+    assert envs.step([0]).skip.all()  # type: ignore[arg-type, union-attr]
+    assert envs.num_failures == 3
+    assert envs.step([0]).skip is None  # type: ignore[arg-type]
+
+
+def test_what_fails_is_closed() -> None:
+    build = Building({"failing_step": 1}, {"failing_reset": 1}, {})
+    env = FaultTolerantEnv(build, 5)
+    env.reset(seed=0)
+    env.step(0)
+    assert build.closed == build.built[:2]
+
+
+def test_every_new_env_has_a_seed_of_its_own() -> None:
+    def seeds(first: int) -> list[Any]:
+        build = Building({"failing_step": 1}, {"failing_step": 1}, {"failing_step": 1}, {})
+        env = FaultTolerantEnv(build, 5)
+        env.reset(seed=first)
+        return [int(env.step(0)[0][0]) for _ in range(3)]
+
+    assert len({7, *seeds(7)}) == 4
+    assert seeds(7) == seeds(7)
+    assert seeds(7) != seeds(8)
+
+
+def test_good_step_forgives() -> None:
+    build = Building(*[{"failing_step": 2}] * 10)
+    env = FaultTolerantEnv(build, 1)
+    env.reset(seed=0)
+    for _ in range(16):
+        env.step(0)
+
+
+def test_the_last_error_is_the_cause() -> None:
+    env = FaultTolerantEnv(Building({"failing_step": 1}, None, None), 2)
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match="failed 3 times in a row, at last with RuntimeError: cannot be built") as error:
+        env.step(0)
+    assert isinstance(error.value.__cause__, RuntimeError)
+
+
+def test_interrupt_is_no_failure() -> None:
+    env = FaultTolerantEnv(Toy, 5)
+    env.env.step = lambda action: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign, assignment]
+    with pytest.raises(KeyboardInterrupt):
+        env.step(0)
+
+
+def test_errors_in_words() -> None:
+    assert describe(ValueError("too hot")) == "ValueError: too hot"
+    assert describe(ValueError()) == "ValueError"
