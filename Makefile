@@ -27,14 +27,14 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv with everything for training, tests and checks
 
-train: $(STAMP) $(KERNELS) ## see the experience store at work (agents are still to come)
-	$(RUN) -m recollect.demo $(ARGS)
+train: $(STAMP) $(KERNELS) ## train an agent: SAC with PER and 3-step returns on Pendulum-v1, about two minutes
+	$(RUN) -m recollect train $(ARGS)
 
 test: $(STAMP) $(KERNELS) ## run the tests
-	$(RUN) -m pytest -n $(JOBS) -m "not long" $(ARGS)
+	$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
 
 test-all: $(STAMP) $(KERNELS) ## run the tests with the long tables
-	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) $(ARGS)
+	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## lint, format check, types
 	$(RUN) -m ruff check .

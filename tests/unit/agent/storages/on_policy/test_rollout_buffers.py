@@ -233,7 +233,7 @@ def test_sequences_go_on_over_the_ends_of_episodes() -> None:
     storage.insert_data_slice(steps)
     storage.before_gradients()
     (batch,) = storage.generate_batches(1, 1)
-    assert batch[keys.MASK].flatten().tolist() == [1.0] * 8
+    assert batch[keys.MASK].tolist() == [[[1.0]] * 8]
 
 
 @pytest.mark.parametrize("missing", [keys.VALUE, keys.LOG_PROB, keys.RHS, keys.DONE])

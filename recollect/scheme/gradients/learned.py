@@ -1,0 +1,70 @@
+"""What learning has come to, as it travels between workers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Weights at one version: of the actor, and those that are the algorithm's own, such as temperatures.
+
+    Attributes
+    ----------
+    actor, multipliers : dict of arrays
+        Weights by name. Arrays, because Ray reads them from its object store without a copy.
+    version : int
+        Updates that were applied to them.
+    """
+
+    actor: Arrays
+    multipliers: Arrays
+    version: int
+
+
+def take_learned(algo: Any, version: int) -> Learned:
+    """What an algorithm and its actor have learned; a copy."""
+    return Learned(_arrays(algo.actor.state_dict()), _arrays(algo.multipliers.state_dict()), version)
+
+
+def put_learned(algo: Any, learned: Learned) -> None:
+    """Let an algorithm and its actor go on from what another one has learned."""
+    algo.set_weights(_tensors(learned.actor))
+    algo.multipliers.load_state_dict(_tensors(learned.multipliers))
+    algo.num_updates = learned.version
+
+
+def take_state(algo: Any) -> dict[str, Any]:
+    """All that it takes to learn on elsewhere as if here: weights, optimisers, counters, chance."""
+    return {"actor": _arrays(algo.actor.state_dict()), "algorithm": algo.state()}
+
+
+def put_state(algo: Any, state: Mapping[str, Any], *, with_chance: bool) -> None:
+    """Go on from what `take_state` gave.
+
+    Parameters
+    ----------
+    with_chance : bool
+        Draw the same random numbers too. Workers that learn side by side must not.
+    """
+    chance = algo.generator.get_state()
+    algo.set_weights(_tensors(state["actor"]))
+    algo.load_state(state["algorithm"])
+    if not with_chance:
+        algo.generator.set_state(chance)
+
+
+def _arrays(tensors: Mapping[str, torch.Tensor]) -> Arrays:
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
+
+
+def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Tensors of arrays, which may be read-only, as those in an object store are."""
+    return {
+        name: torch.from_numpy(array if array.flags.writeable else array.copy()) for name, array in arrays.items()
+    }
