@@ -1,6 +1,9 @@
 """What all workers have in common."""
 
 from abc import ABC, abstractmethod
+from typing import Any
+
+from recollect.scheme.base import engine
 
 
 class Worker(ABC):
@@ -14,6 +17,31 @@ class Worker(ABC):
 
     def __init__(self, index_worker: int) -> None:
         self.index_worker = index_worker
+        self._num_ticks = 0
+
+    @classmethod
+    def as_remote(cls, **options: Any) -> Any:
+        """Return the class as a Ray actor, whose instances are processes of their own.
+
+        Calls are run one after the other, but for those of the concurrency group "control", which
+        reach a worker while it is busy.
+
+        Parameters
+        ----------
+        **options
+            Ray's options of an actor: `num_cpus`, `num_gpus`, `memory`, `resources`, ...
+        """
+        ray = engine.require_ray()
+        groups = {engine.CONTROL_GROUP: 1}
+        return ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=groups, **options)(cls)
+
+    def progress(self) -> int:
+        """Return a number that moves on while the worker does something: a sign of life."""
+        return self._num_ticks
+
+    def tick(self) -> None:
+        """Give a sign of life."""
+        self._num_ticks += 1
 
     @abstractmethod
     def stop(self) -> None:

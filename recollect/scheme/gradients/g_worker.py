@@ -1,27 +1,81 @@
 """`GWorker`: turns what was collected into gradients."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from recollect import keys
+from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.gradients.flat import FlatGradients
+from recollect.scheme.gradients.learned import Learned, put_learned, put_state, take_state
+from recollect.scheme.gradients.moments import Sums, gain, take_sums
+from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.limiter import ReplayRatio
 
 Info = dict[str, Any]
+Factory = Callable[..., Any]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GradientReply:
+    """What a gradient worker sends to the one that applies updates.
+
+    Attributes
+    ----------
+    row : float32 array or None
+        The gradients of one batch, see `FlatGradients`; None if there was no batch.
+    info : dict
+        Numbers that algorithm and storage report.
+    version : int
+        Version of the weights that the gradients are of.
+    gains : dict of arrays
+        What the normalisers have seen since the worker was last given weights.
+    status : GradientStatus or None
+        How the collection stands, once the update stage is over.
+    failure, batch
+        Why there is no gradient, and for which batch, where the loss was not finite.
+    """
+
+    row: np.ndarray | None
+    info: Info
+    version: int
+    gains: Sums = field(default_factory=dict)
+    status: GradientStatus | None = None
+    failure: str | None = None
+    batch: dict[str, Any] | None = None
 
 
 class GWorker(Worker):
     """Worker that draws batches and computes gradients.
 
-    In one process it shares algorithm and storage with the worker that collects: nothing is copied.
+    It shares actor, algorithm and storage with its local worker of the collection: nothing is copied.
 
     Parameters
     ----------
     index_worker : int
         Index of this worker.
-    col_worker : CWorker
-        The worker that collects for it.
+    col_workers_factory : callable
+        Creates the workers that collect for it: `col_workers_factory(device, initial_weights, index_parent)`.
+    device : torch.device or str, optional
+        Where to compute.
+    initial_weights : dict of tensors, optional
+        Weights of the actor to begin with.
+    num_peers : int
+        Gradient workers of the training, this one included; each has its share of the `start_steps`.
+    replay_ratio : float, optional
+        Updates for each collected step; by default as many as the algorithm says in each stage.
+    epoch : int
+        How often the worker was rebuilt.
 
     Attributes
     ----------
@@ -29,10 +83,28 @@ class GWorker(Worker):
         The batch whose loss was not finite, if there was one.
     """
 
-    def __init__(self, index_worker: int, col_worker: CWorker) -> None:
+    def __init__(
+        self,
+        index_worker: int,
+        col_workers_factory: Factory,
+        device: torch.device | str | None = None,
+        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        *,
+        num_peers: int = 1,
+        replay_ratio: float | None = None,
+        epoch: int = 0,
+    ) -> None:
         super().__init__(index_worker)
-        self.col_worker = col_worker
+        self.col_workers = col_workers_factory(device, initial_weights, index_worker)
+        self.col_worker = self.col_workers.local_worker()
+        self.num_peers = num_peers
+        self.epoch = epoch
         self.offending_batch: dict[str, Any] | None = None
+        self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
+        self._stage: Iterator[Info] | None = None
+        self._num_left = 0
+        self._num_computed = 0
+        self._seen: Sums = {}
 
     @property
     def algo(self) -> Any:
@@ -52,7 +124,11 @@ class GWorker(Worker):
         """
         if self.algo.is_on_policy:
             self.storage.reset()
-        return self.col_worker.collect_train_data()[0]
+        num_before = self.col_worker.num_steps
+        elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
+        if self._limiter is not None:
+            self._limiter.collected(self.col_worker.num_steps - num_before)
+        return elapsed_s
 
     def compute_gradients(self) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.
@@ -60,19 +136,143 @@ class GWorker(Worker):
         They are the algorithm's to apply before the next batch is asked for. There are none before the
         storage has seen `start_steps` steps.
         """
-        algo, storage = self.algo, self.storage
-        if self.col_worker.num_steps - self.col_worker.num_steps_lost < algo.start_steps:
+        storage = self.storage
+        if not self._may_learn():
             return
         storage.before_gradients()
         news = self._news()
-        for batch in storage.generate_batches(algo.num_mini_batch, algo.mini_batch_size, algo.num_epochs):
+        for batch in self._batches():
+            self.col_workers.collection.before_update()
             info = self._gradients_of(batch) | news
             news = {}
+            if self._limiter is not None:
+                self._limiter.updated()
             yield storage.after_gradients(batch, info)
 
+    def advance(self, learned: Learned) -> GradientReply:
+        """Compute the gradients of the next batch with the given weights; collects first if a stage begins."""
+        self._learn_from(learned)
+        try:
+            row, info = self._next_row()
+        except NotFiniteError as error:
+            self._stage = None
+            return GradientReply(None, {}, learned.version, failure=str(error), batch=self.offending_batch)
+        gains = gain(self._seen, take_sums(self.algo.actor))
+        status = self.status() if self._stage is None else None
+        return GradientReply(row, info, learned.version, gains, status)
+
+    def status(self) -> GradientStatus:
+        """How the collection stands."""
+        storage = self.storage
+        return GradientStatus(
+            self.col_worker.state(),
+            len(storage),
+            storage.max_size * self.col_worker.envs_train.num_envs,
+            storage.num_bytes,
+            self.col_workers.collection.num_env_failures,
+            self.col_workers.collection.metrics(),
+        )
+
+    def progress(self) -> int:
+        """A number that moves as long as the worker does something."""
+        return self._num_computed + int(self.col_workers.collection.progress())
+
+    def state(self) -> dict[str, Any]:
+        """All that it takes to learn on elsewhere, but for the storage."""
+        return take_state(self.algo)
+
+    def revive(self, state: Mapping[str, Any], collection: Mapping[str, Any], *, with_chance: bool = False) -> None:
+        """Go on in place of a worker that is gone, whose storage is lost.
+
+        Parameters
+        ----------
+        state : dict
+            What has been learned, see `state`.
+        collection : dict
+            Where the collection stood, see `CWorker.state`.
+        with_chance : bool
+            Draw the same random numbers in learning.
+        """
+        put_state(self.algo, state, with_chance=with_chance)
+        self.col_worker.load_state({**collection, "num_steps_lost": collection["num_steps"]})
+        self._stage = None
+
+    def save_storage(self, folder: str | PathLike[str]) -> None:
+        """Write the storage into a folder, each time only what is new."""
+        StorageSnapshot(folder).save(self.storage)
+
+    def load_storage(self, folder: str | PathLike[str]) -> None:
+        """Fill the storage from a folder, if it holds one; else learning waits for `start_steps` new steps."""
+        snapshot = StorageSnapshot(folder)
+        if snapshot.exists:
+            snapshot.load(self.storage)
+            cut_streams(self.storage)
+            self.col_worker.num_steps_lost = 0
+        else:
+            _LOG.warning("there is no replay in %s, the worker %d begins with none", Path(folder), self.index_worker)
+            self.col_worker.num_steps_lost = self.col_worker.num_steps
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm, here and where data are collected."""
+        self.col_workers.update_algorithm_parameter(parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage."""
+        self.col_workers.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component, here and where data are collected; an update stage that was begun is left."""
+        self._stage = None
+        self.col_workers.replace_agent_component(component_name, new_component_factory)
+
+    def add_col_workers(self, num_workers: int) -> None:
+        """Let more workers collect."""
+        self.col_workers.collection.add_workers(num_workers)
+
+    def remove_col_workers(self, num_workers: int) -> None:
+        """Let fewer workers collect."""
+        self.col_workers.collection.remove_workers(num_workers)
+
     def stop(self) -> None:
-        """Stop the worker that collects."""
-        self.col_worker.stop()
+        """Stop the workers that collect."""
+        self.col_workers.stop()
+
+    def _may_learn(self) -> bool:
+        num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost
+        return num_seen * self.num_peers >= int(self.algo.start_steps)
+
+    def _batches(self) -> Iterator[dict[str, Any]]:
+        algo = self.algo
+        num_mini_batch, num_epochs = algo.num_mini_batch, algo.num_epochs
+        if self._limiter is not None:
+            num_mini_batch, num_epochs = self._limiter.due, 1
+        self._num_left = num_mini_batch * num_epochs
+        if not self._num_left:
+            return iter(())
+        batches: Iterator[dict[str, Any]] = self.storage.generate_batches(
+            num_mini_batch, algo.mini_batch_size, num_epochs
+        )
+        return batches
+
+    def _learn_from(self, learned: Learned) -> None:
+        put_learned(self.algo, learned)
+        self.col_worker.actor_version = learned.version
+        self._seen = take_sums(self.algo.actor)
+
+    def _next_row(self) -> tuple[np.ndarray | None, Info]:
+        """Gradients of the next batch of the stage, None if there is none; `_stage` is None after the last one."""
+        if self._stage is None:
+            self.collect()
+            self._stage = self.compute_gradients()
+        info = next(self._stage, None)
+        if info is None:
+            self._stage = None
+            return None, {}
+        if self._num_left == 0:
+            self._stage = None
+        parameters = self.algo.optimiser.parameters
+        row = FlatGradients(parameters).pack([parameter.grad for parameter in parameters])
+        return row.numpy(), numbers_of(info)
 
     def _gradients_of(self, batch: dict[str, Any]) -> Info:
         try:
@@ -80,6 +280,8 @@ class GWorker(Worker):
         except NotFiniteError:
             self.offending_batch = batch
             raise
+        self._num_left -= 1
+        self._num_computed += 1
         found: Info = info
         return found
 
@@ -87,3 +289,12 @@ class GWorker(Worker):
         """Returns of the episodes that ended since the last stage, which some storages learn from."""
         returns = [episode.total_reward for episode in self.col_worker.episodes.take_new()]
         return {keys.EPISODES: {keys.TRAIN_REWARD: returns}} if returns else {}
+
+
+def numbers_of(info: Mapping[str, Any]) -> Info:
+    """The plain numbers that algorithm and storage report, which are worth sending."""
+    return {
+        part: {name: float(value) for name, value in info[part].items() if name != keys.ERRORS}
+        for part in (keys.ALGORITHM, keys.STORAGE)
+        if part in info
+    }

@@ -1,0 +1,124 @@
+"""The only module that knows Ray: connects, puts, gets, waits; every call's end is a result or an error.
+
+Ray is imported when the first of these functions is called, so that training in one process does without it.
+"""
+
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from recollect.errors import ConfigError
+
+_LOG = logging.getLogger(__name__)
+
+CONTROL_GROUP: Final = "control"
+"""Concurrency group of calls that reach a worker while it is busy."""
+
+
+class Outcome(NamedTuple):
+    """How a call ended: with a value, or with an error that names the reason."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+def require_ray() -> Any:
+    """Import Ray, or say how to install it."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise ConfigError(
+            'remote workers need the extra \'ray\': pip install "recollect[ray]"; '
+            "or use no remote workers, which trains in this process"
+        ) from error
+
+
+def is_connected() -> bool:
+    """Whether this process is part of a Ray cluster."""
+    return bool(require_ray().is_initialized())
+
+
+def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = None) -> bool:
+    """Become part of a Ray cluster, if this process is not already; returns whether it has joined only now.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of an existing cluster, `"auto"` for the one on this machine; None starts one of one's own.
+    runtime_env : mapping, optional
+        What workers need beside what is installed where they run; see Ray's runtime environments.
+    """
+    ray = require_ray()
+    if ray.is_initialized():
+        return False
+    options: dict[str, Any] = {"runtime_env": dict(runtime_env)} if runtime_env else {}
+    if address is None:
+        options["include_dashboard"] = False
+    try:
+        ray.init(address=address, logging_level=logging.WARNING, **options)
+    except ConnectionError as error:
+        raise ConfigError(
+            f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
+            "or leave the address out to use this machine alone"
+        ) from error
+    _LOG.info("joined the Ray cluster %s", ray.get_runtime_context().gcs_address)
+    return True
+
+
+def disconnect() -> None:
+    """Leave the cluster; one that was started by this process ends."""
+    require_ray().shutdown()
+
+
+def put(value: Any) -> Any:
+    """Put a value into the object store once, to be read by many; returns its reference."""
+    return require_ray().put(value)
+
+
+def ready(references: Sequence[Any], timeout_s: float) -> list[Any]:
+    """Wait until at least one of the references has come to its end, or `timeout_s` have passed."""
+    ray = require_ray()
+    found, rest = ray.wait(list(references), num_returns=1, timeout=timeout_s, fetch_local=False)
+    if found and rest:
+        found += ray.wait(rest, num_returns=len(rest), timeout=0, fetch_local=False)[0]
+    return list(found)
+
+
+def outcome(reference: Any, timeout_s: float | None = None) -> Outcome:
+    """Get what a call brought: its value, or the error that ended it."""
+    ray = require_ray()
+    try:
+        return Outcome(value=ray.get(reference, timeout=timeout_s))
+    except ray.exceptions.RayError as error:
+        return Outcome(error=error)
+
+
+def own_words(error: BaseException) -> str:
+    """What a worker itself said of an error: its traceback, or why it died."""
+    traceback: str | None = getattr(error, "traceback_str", None)
+    return traceback or str(error)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The error that a worker raised, if it raised one; else the error as it is."""
+    cause: BaseException | None = getattr(error, "cause", None)
+    return error if cause is None else cause
+
+
+def kill(handle: Any) -> None:
+    """End a remote worker's process at once."""
+    ray = require_ray()
+    with suppress(ray.exceptions.RayError):
+        ray.kill(handle, no_restart=True)
+
+
+def nodes() -> list[dict[str, float]]:
+    """Resources of each node that is alive, by name."""
+    return [dict(node["Resources"]) for node in require_ray().nodes() if node["Alive"]]
+
+
+def free_resources() -> dict[str, float]:
+    """Resources of the whole cluster that nobody holds now, by name."""
+    return dict(require_ray().available_resources())

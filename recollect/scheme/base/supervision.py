@@ -1,0 +1,115 @@
+"""Supervision of remote workers: signs of life, and how often they may be built anew."""
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from recollect.errors import WorkerError
+from recollect.scheme.base import engine
+
+# A worker that is still being built imports libraries and makes environments, which takes its time.
+_SHORTEST_BUILD_TIMEOUT_S: Final = 180.0
+_LOOKS_PER_TIMEOUT: Final = 4
+_LONGEST_LOOK_S: Final = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervision:
+    """When a worker counts as hung, and how many may be built anew before the run ends.
+
+    Attributes
+    ----------
+    timeout_s : float
+        Seconds without a sign of life after which a busy worker is ended.
+    max_restarts : int
+        Workers of a set that may be built anew within the window.
+    window_s : float
+        Length of the window in seconds.
+    """
+
+    timeout_s: float = 60.0
+    max_restarts: int = 20
+    window_s: float = 600.0
+
+    @property
+    def look_every_s(self) -> float:
+        """Seconds between looks at the workers."""
+        return min(self.timeout_s / _LOOKS_PER_TIMEOUT, _LONGEST_LOOK_S)
+
+    @property
+    def build_timeout_s(self) -> float:
+        """Seconds that a worker may take to be built and give its first sign of life."""
+        return max(self.timeout_s, _SHORTEST_BUILD_TIMEOUT_S)
+
+
+class RestartLog:
+    """Counts the workers that were built anew, and says when it is too often.
+
+    Parameters
+    ----------
+    supervision : Supervision
+        How often is too often.
+
+    Attributes
+    ----------
+    counts : dict
+        Restarts so far of each worker, by its index.
+    """
+
+    def __init__(self, supervision: Supervision) -> None:
+        self.counts: dict[int, int] = {}
+        self._supervision = supervision
+        self._times: deque[float] = deque()
+
+    def add(self, name: str, index: int, error: BaseException) -> None:
+        """Take in one more restart, or end the run in the worker's own words."""
+        now = time.monotonic()
+        while self._times and now - self._times[0] > self._supervision.window_s:
+            self._times.popleft()
+        if len(self._times) >= self._supervision.max_restarts:
+            raise WorkerError(
+                f"{name} failed, and {len(self._times)} workers were built anew in the last "
+                f"{self._supervision.window_s:g} s, at most {self._supervision.max_restarts} are allowed "
+                f"(max_restarts); what it said of the last failure:\n{engine.own_words(error)}"
+            ) from engine.cause_of(error)
+        self._times.append(now)
+        self.counts[index] = self.counts.get(index, 0) + 1
+
+
+class Pulse:
+    """Follows the signs of life of one remote worker.
+
+    Parameters
+    ----------
+    handle : Ray actor handle
+        The worker.
+    supervision : Supervision
+        How long it may be silent.
+    """
+
+    def __init__(self, handle: Any, supervision: Supervision) -> None:
+        self._handle = handle
+        self._supervision = supervision
+        self._question: Any = None
+        self._progress: int | None = None
+        self._moved = time.monotonic()
+
+    def rest(self) -> None:
+        """Begin to count anew: the worker had nothing to do until now."""
+        self._moved = time.monotonic()
+
+    def is_silent(self) -> bool:
+        """Whether the worker, which has something to do, has not moved for too long; never waits for it."""
+        if self._question is None:
+            self._question = self._handle.progress.options(concurrency_group=engine.CONTROL_GROUP).remote()
+        elif engine.ready([self._question], 0.0):
+            self._hear(engine.outcome(self._question))
+            self._question = None
+        limit = self._supervision.build_timeout_s if self._progress is None else self._supervision.timeout_s
+        return time.monotonic() - self._moved > limit
+
+    def _hear(self, answer: engine.Outcome) -> None:
+        if answer.error is None and answer.value != self._progress:
+            self._progress = answer.value
+            self._moved = time.monotonic()

@@ -1,0 +1,285 @@
+"""`WorkerSet`: workers of one kind in processes of their own, kept alive."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from recollect.errors import ConfigError, WorkerError
+from recollect.scheme.base import engine, resources
+from recollect.scheme.base.supervision import Pulse, RestartLog, Supervision
+from recollect.scheme.base.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+_STOP_TIMEOUT_S: Final = 5.0
+# Names of constructor parameters that differ from worker to worker.
+_INDEX: Final = "index_worker"
+_EPOCH: Final = "epoch"
+
+
+class Call(NamedTuple):
+    """A call that a worker was given: the reference of its result, and which worker in which life."""
+
+    reference: Any
+    index: int
+    epoch: int
+
+
+class Answer(NamedTuple):
+    """How a call ended. After an error the worker has already been replaced by its next life."""
+
+    call: Call
+    value: Any = None
+    error: Exception | None = None
+
+
+class _Member:
+    """A remote worker in one of its lives."""
+
+    def __init__(self, index: int, epoch: int, handle: Any, supervision: Supervision) -> None:
+        self.index = index
+        self.epoch = epoch
+        self.handle = handle
+        self.pulse = Pulse(handle, supervision)
+        self.num_calls = 0
+        self.reason: Exception | None = None
+
+
+class WorkerSet:
+    """Remote workers of one class: calls them, replaces those that die, raise or hang, adds and removes some.
+
+    Parameters
+    ----------
+    worker_class : type
+        Class of the workers. Beside `worker_params` its constructor takes `index_worker` and `epoch`, which
+        counts the lives of the worker with that index.
+    worker_params : mapping
+        Arguments of the constructor, by name.
+    worker_remote_config : mapping or None
+        Ray's resource options of one worker, taken as they are; None asks for what the cluster has.
+    num_workers : int
+        Remote workers to begin with.
+    supervision : Supervision, optional
+        When workers count as hung, and how often they may be built anew.
+    placement : {"PACK", "SPREAD"}
+        Whether workers are placed on few nodes or on many.
+    num_sharing : int, optional
+        Workers that share the cluster, if there are others beside these.
+
+    Attributes
+    ----------
+    worker_class : type
+        Class of the workers.
+    remote_config : dict
+        Resources of one worker.
+    worker_params : dict
+        Arguments of its constructor.
+    num_workers : int
+        Remote workers.
+    """
+
+    def __init__(
+        self,
+        worker_class: type[Worker],
+        worker_params: Mapping[str, Any],
+        worker_remote_config: Mapping[str, Any] | None,
+        num_workers: int,
+        *,
+        supervision: Supervision | None = None,
+        placement: str = "PACK",
+        num_sharing: int | None = None,
+    ) -> None:
+        self.worker_class = worker_class
+        self.worker_params = dict(worker_params)
+        self.remote_config = dict(worker_remote_config or resources.default_resources())
+        self.supervision = supervision or Supervision()
+        self._is_default_config = worker_remote_config is None
+        self._placement = placement
+        self._members: dict[int, _Member] = {}
+        self._restarts = RestartLog(self.supervision)
+        self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
+        self._first_epoch = 0
+        if num_workers:
+            engine.connect()
+            self.remote_config = resources.resolve(
+                worker_remote_config, max(num_workers, num_sharing or 0), engine.nodes()
+            )
+            for index in range(num_workers):
+                self._members[index] = self._create(index, self._first_epoch, self.remote_config)
+
+    @property
+    def num_workers(self) -> int:
+        """Remote workers."""
+        return len(self._members)
+
+    @property
+    def indices(self) -> list[int]:
+        """Indices of the remote workers."""
+        return list(self._members)
+
+    @property
+    def num_restarts(self) -> int:
+        """Workers that were built anew so far."""
+        return sum(self._restarts.counts.values())
+
+    @property
+    def restarts(self) -> dict[int, int]:
+        """Restarts of each worker so far, by its index; 0 is left out."""
+        return dict(self._restarts.counts)
+
+    def epoch(self, index: int) -> int:
+        """Which of its lives a worker is in."""
+        return self._members[index].epoch
+
+    def handle(self, index: int) -> Any:
+        """Ray's handle of a worker."""
+        return self._members[index].handle
+
+    def call(self, index: int, method: str, *args: Any) -> Call:
+        """Give a worker something to do after what it was given before; see `wait` for the result."""
+        member = self._members[index]
+        if member.num_calls == 0:
+            member.pulse.rest()
+        member.num_calls += 1
+        return Call(getattr(member.handle, method).remote(*args), index, member.epoch)
+
+    def tell(self, index: int, method: str, *args: Any) -> None:
+        """Tell a worker something that reaches it while it is busy; nobody waits for an answer."""
+        method_of = getattr(self._members[index].handle, method)
+        method_of.options(concurrency_group=engine.CONTROL_GROUP).remote(*args)
+
+    def wait(self, calls: Collection[Call]) -> list[Answer]:
+        """Wait until at least one of the calls has ended, and return how; in the order of `calls`.
+
+        A worker that died, raised an error, or was silent for too long is built anew. Too many of them
+        end the run with a `WorkerError` in the words of the worker.
+        """
+        references = [call.reference for call in calls]
+        while True:
+            found = engine.ready(references, self.supervision.look_every_s)
+            if found:
+                return [self._answer(call) for call in calls if call.reference in found]
+            for index in {call.index for call in calls if self._is_current(call)}:
+                self._look_after(self._members[index])
+
+    def wait_all(self, calls: Iterable[Call]) -> list[Answer]:
+        """Wait until all of the calls have ended, and return how; in the order of `calls`."""
+        pending = list(calls)
+        order = {call.reference: number for number, call in enumerate(pending)}
+        answers: list[Answer] = []
+        while pending:
+            answers += self.wait(pending)
+            ended = {answer.call.reference for answer in answers}
+            pending = [call for call in pending if call.reference not in ended]
+        return sorted(answers, key=lambda answer: order[answer.call.reference])
+
+    def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None) -> None:
+        """Have every worker do something, and wait until all have; those built later do it too.
+
+        Parameters
+        ----------
+        method : str
+            Method of the worker.
+        *args
+            Its arguments.
+        key : tuple, optional
+            What is changed by it: a later change of the same replaces this one. By default the method
+            and its first argument.
+        """
+        key = key or (method, *args[:1])
+        self._changes.pop(key, None)
+        self._changes[key] = (method, args)
+        for answer in self.wait_all([self.call(index, method, *args) for index in self._members]):
+            if answer.error is not None and isinstance(engine.cause_of(answer.error), ConfigError):
+                del self._changes[key]
+                raise WorkerError(
+                    f"worker {answer.call.index} refused {method}{args}:\n{engine.own_words(answer.error)}"
+                ) from engine.cause_of(answer.error)
+
+    def forget_changes(self, method: str) -> None:
+        """Have workers that are built later not repeat earlier calls of `method`."""
+        self._changes = {key: change for key, change in self._changes.items() if change[0] != method}
+
+    def add(self, num_workers: int = 1) -> list[int]:
+        """Build more workers, and return their indices."""
+        engine.connect()
+        first = max(self._members, default=-1) + 1
+        added = list(range(first, first + num_workers))
+        for index in added:
+            self._members[index] = self._create(index, self._first_epoch, self._affordable_config(num_workers))
+        return added
+
+    def remove(self, index: int) -> None:
+        """End a worker; what it was given and has not returned is lost."""
+        _end([self._members.pop(index).handle])
+
+    def renew(self, epoch: int) -> None:
+        """Build all workers anew as lives that begin with `epoch`, for a run that goes on from a checkpoint."""
+        self._first_epoch = epoch
+        for index, member in self._members.items():
+            engine.kill(member.handle)
+            self._members[index] = self._create(index, epoch, self.remote_config)
+
+    def stop(self) -> None:
+        """End all workers."""
+        members, self._members = self._members, {}
+        if members and engine.is_connected():
+            _end([member.handle for member in members.values()])
+
+    def _create(self, index: int, epoch: int, config: Mapping[str, Any]) -> _Member:
+        strategy = "SPREAD" if self._placement == "SPREAD" else "DEFAULT"
+        remote_class = self.worker_class.as_remote(**{"scheduling_strategy": strategy, **config})
+        handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
+        for method, args in self._changes.values():
+            getattr(handle, method).remote(*args)
+        return _Member(index, epoch, handle, self.supervision)
+
+    def _affordable_config(self, num_workers: int) -> dict[str, Any]:
+        """Resources of a worker that joins later: those given, or what is left of the cluster."""
+        if not self._is_default_config:
+            return self.remote_config
+        return resources.resolve(None, num_workers, [engine.free_resources()])
+
+    def _is_current(self, call: Call) -> bool:
+        return call.index in self._members and self._members[call.index].epoch == call.epoch
+
+    def _look_after(self, member: _Member) -> None:
+        """End a worker that has been silent for too long; its calls end with an error then."""
+        if member.reason is None and member.pulse.is_silent():
+            member.reason = WorkerError(
+                f"worker {member.index} has given no sign of life for {self.supervision.timeout_s:g} s while it had "
+                "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
+            )
+            engine.kill(member.handle)
+
+    def _answer(self, call: Call) -> Answer:
+        value, error = engine.outcome(call.reference)
+        if self._is_current(call):
+            member = self._members[call.index]
+            member.num_calls -= 1
+            if error is not None:
+                self._rebuild(member, member.reason or error)
+        return Answer(call, value, error)
+
+    def _rebuild(self, member: _Member, error: Exception) -> None:
+        name = f"{self.worker_class.__name__} {member.index}"
+        self._restarts.add(name, member.index, error)
+        _LOG.warning("%s failed and is built anew (%s)", name, _last_line(engine.own_words(error)))
+        engine.kill(member.handle)
+        config = self._affordable_config(1)
+        self._members[member.index] = self._create(member.index, member.epoch + 1, config)
+
+
+def _end(handles: Iterable[Any]) -> None:
+    """Let workers release what they hold, then end their processes."""
+    handles = list(handles)
+    farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]
+    for farewell in farewells:
+        with suppress(TimeoutError):
+            engine.outcome(farewell, _STOP_TIMEOUT_S)
+    for handle in handles:
+        engine.kill(handle)
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else "no message"

@@ -1,0 +1,160 @@
+"""Where gradients come from: `Gradients`, and `LocalGradients` of a worker in this process."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recollect.agent.algorithms.base import Gradients as Values
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.status import GradientStatus
+
+Info = dict[str, Any]
+Factory = Callable[..., Any]
+
+
+class Gradient(NamedTuple):
+    """Gradients that are to be applied, None if the algorithm has them already, and what is known of them."""
+
+    values: Values | None
+    info: Info
+
+
+class Gradients(ABC):
+    """Gradient workers, here or elsewhere, as the one sees them who applies updates.
+
+    Attributes
+    ----------
+    col_worker : CWorker
+        The worker in this process that has the actor and the algorithm that learn, and that evaluates.
+    offending_batch : dict or None
+        The batch whose loss was not finite, if there was one.
+    """
+
+    col_worker: Any
+    offending_batch: dict[str, Any] | None
+
+    @property
+    def algo(self) -> Any:
+        """The algorithm that updates are applied to."""
+        return self.col_worker.algo
+
+    @abstractmethod
+    def stage(self) -> Iterator[Gradient]:
+        """Have data collected for one update stage, and yield one gradient after the other.
+
+        Each is to be applied before the next one is asked for.
+        """
+
+    @abstractmethod
+    def status(self) -> GradientStatus:
+        """How the collection stands, over all workers."""
+
+    @abstractmethod
+    def metrics(self) -> dict[str, float]:
+        """Numbers on the gradient workers themselves, by name."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of the collection."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, with the weights that the algorithm has by now."""
+
+    @abstractmethod
+    def save_storage(self, folder: Path) -> None:
+        """Write what is stored into a folder."""
+
+    @abstractmethod
+    def load_storage(self, folder: Path) -> None:
+        """Read what is stored from a folder, as far as it is there."""
+
+    @abstractmethod
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm everywhere."""
+
+    @abstractmethod
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage everywhere."""
+
+    @abstractmethod
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component everywhere."""
+
+    @abstractmethod
+    def add_col_workers(self, num_workers: int) -> None:
+        """Let so many more workers collect for each gradient worker."""
+
+    @abstractmethod
+    def remove_col_workers(self, num_workers: int) -> None:
+        """Let so many fewer workers collect for each gradient worker."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop all workers."""
+
+
+class LocalGradients(Gradients):
+    """Gradients of one worker in this process: they are where the algorithm wants them, nothing is sent.
+
+    Parameters
+    ----------
+    worker : GWorker
+        The worker.
+    """
+
+    def __init__(self, worker: GWorker) -> None:
+        self.worker = worker
+
+    @property
+    def col_worker(self) -> Any:  # type: ignore[override]
+        """The worker that collects, or that the collectors report to."""
+        return self.worker.col_worker
+
+    @property
+    def offending_batch(self) -> dict[str, Any] | None:  # type: ignore[override]
+        """The batch whose loss was not finite, if there was one."""
+        return self.worker.offending_batch
+
+    def stage(self) -> Iterator[Gradient]:
+        self.worker.collect()
+        for info in self.worker.compute_gradients():
+            yield Gradient(None, info)
+
+    def status(self) -> GradientStatus:
+        return self.worker.status()
+
+    def metrics(self) -> dict[str, float]:
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.col_worker.state()
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.col_worker.load_state(state)
+
+    def save_storage(self, folder: Path) -> None:
+        self.worker.save_storage(folder)
+
+    def load_storage(self, folder: Path) -> None:
+        self.worker.load_storage(folder)
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.worker.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        self.worker.replace_agent_component(component_name, new_component_factory)
+
+    def add_col_workers(self, num_workers: int) -> None:
+        self.worker.add_col_workers(num_workers)
+
+    def remove_col_workers(self, num_workers: int) -> None:
+        self.worker.remove_col_workers(num_workers)
+
+    def stop(self) -> None:
+        self.worker.stop()

@@ -1,0 +1,73 @@
+"""How the collection of a gradient worker stands, as a learner shows and saves it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from recollect.scheme.collection.episodes import EpisodeHistory
+
+_EPISODES = "episodes"
+
+
+@dataclass(frozen=True)
+class GradientStatus:
+    """What one gradient worker has so far; totals, so that hearing of it twice counts nothing twice.
+
+    Attributes
+    ----------
+    collection : dict
+        What it takes to go on with its collection elsewhere, see `CWorker.state`.
+    num_stored, num_most, num_bytes : int
+        Transitions in its storage, how many there is room for, and the bytes that they take.
+    num_env_failures : int
+        Environments that were rebuilt after a failure.
+    metrics : dict
+        What its collection reports of its workers, by name.
+    """
+
+    collection: dict[str, Any]
+    num_stored: int
+    num_most: int
+    num_bytes: int
+    num_env_failures: int
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def num_steps(self) -> int:
+        """Transitions collected."""
+        return int(self.collection["num_steps"])
+
+    @property
+    def episodes(self) -> EpisodeHistory:
+        """The episodes that ended."""
+        history = EpisodeHistory()
+        history.load_state(self.collection[_EPISODES])
+        return history
+
+
+def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:
+    """Put the statuses of several workers together."""
+    collections = [status.collection for status in statuses]
+    merged: dict[str, Any] = {
+        name: sum(collection[name] for collection in collections) for name in collections[0] if name != _EPISODES
+    }
+    merged[_EPISODES] = _merge_episodes([collection[_EPISODES] for collection in collections])
+    return GradientStatus(
+        merged,
+        sum(status.num_stored for status in statuses),
+        sum(status.num_most for status in statuses),
+        sum(status.num_bytes for status in statuses),
+        sum(status.num_env_failures for status in statuses),
+        {name: value for status in statuses for name, value in status.metrics.items()},
+    )
+
+
+def _merge_episodes(histories: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Episodes of all, dealt in turn from the newest on, because only the last few count."""
+    turns = zip_longest(*(reversed(history["recent"]) for history in histories))
+    newest_first = [episode for turn in turns for episode in turn if episode is not None]
+    return {
+        "num_episodes": sum(history["num_episodes"] for history in histories),
+        "recent": newest_first[::-1],
+    }
