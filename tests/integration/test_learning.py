@@ -44,28 +44,35 @@ def success_rate(evaluation: Evaluation) -> float:
 
 
 def test_ddqn_balances_the_pole() -> None:
+    # Trials: CARTPOLE. Without learning: about 10.
     assert train("cartpole-ddqn", 15_000).mean > 150
 
 
 def test_sac_swings_the_pendulum_up() -> None:
+    # Trials: PENDULUM. Without learning: about -1,200.
     assert train("pendulum-sac", 6_000).mean > -300
 
 
 def test_ppo_balances_the_pole() -> None:
-    assert train("cartpole-ppo", 20_000, lr=2e-3, num_epochs=10, anneal_steps=0).mean > 250
+    # Trials, to 20,480 steps: 500, 271, 392, 441, 500. Without learning: about 20.
+    assert train("cartpole-ppo", 20_000).mean > 200
 
 
 def test_hindsight_flips_eight_bits() -> None:
+    # Trials: 100 % each.
     assert success_rate(train("bitflip-ddqn-her", 6_000, 100, env__n=8)) > 0.9
 
 
 def test_without_hindsight_eight_bits_are_not_flipped() -> None:
-    assert success_rate(train("bitflip-ddqn-her", 6_000, 100, env__n=8, storage="replay")) < 0.3
+    # Trials: 4 %, 2 %, 5 %, 3 %, 3 %.
+    assert success_rate(train("bitflip-ddqn-her", 6_000, 100, env__n=8, storage="replay")) < 0.2
 
 
 def test_a_memory_recalls_the_cue() -> None:
+    # Trials: 100 % each.
     assert success_rate(train("recall-ddqn-gru", 10_000, 100, env__delay=5)) > 0.9
 
 
 def test_without_memory_the_cue_is_guessed() -> None:
+    # Trials: 52 %, 50 %, 49 %, 54 %, 43 %. Chance is 50 %, with a standard error of 5 %.
     assert success_rate(train("recall-ddqn-gru", 10_000, 100, env__delay=5, memory=None)) < 0.7

@@ -3,7 +3,6 @@
 import re
 import runpy
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +13,15 @@ import pytest
 import torch
 
 import recollect
-from tests.samples import make_slice, reward_if_reached, with_done
+from tests.samples import make_slice, with_done
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md")
-# Steps of the guide's complete loop, and the start of learning: cut short here. All else runs as it stands.
+# Steps of the guide's complete loop and the start of learning, and steps of the README's agent: cut short here.
+# All else runs as it stands.
 FULL, SHORT = "= 1, 8, 40_000, 1_000,", "= 1, 8, 1_600, 800,"
+FULL_RUN, SHORT_RUN = "agent.learn(20_000)", "agent.learn(520)"
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -39,14 +40,6 @@ def blocks_of(document: str) -> Iterator[tuple[int, str]]:
         yield text.count("\n", 0, match.start()) + 2, match.group(1)
 
 
-def goal_gym() -> Any:
-    """Gymnasium, or a stand-in with one goal environment where the extra for robotics is not installed."""
-    if find_spec("gymnasium_robotics") is not None:
-        return gymnasium
-    env = SimpleNamespace(compute_reward=reward_if_reached)
-    return SimpleNamespace(make=lambda name: SimpleNamespace(unwrapped=env))
-
-
 @pytest.fixture
 def names() -> Iterator[dict[str, Any]]:
     """What the documents take for granted: eight envs, a step of each, networks, a worker's slice."""
@@ -55,6 +48,7 @@ def names() -> Iterator[dict[str, Any]]:
     num_threads = torch.get_num_threads()
     yield {
         "rc": recollect,
+        "gym": gymnasium,
         "np": np,
         "torch": torch,
         "obs": observations[0],
@@ -78,13 +72,14 @@ def names() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("document", WITH_CODE)
-def test_code_runs_from_top_to_bottom(document: str, names: dict[str, Any], tmp_path: Path) -> None:
+def test_code_runs_from_top_to_bottom(
+    document: str, names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     num_blocks = 0
     for line, code in blocks_of(document):
-        if "FetchReach" in code:
-            names["gym"] = goal_gym()
         script = tmp_path / f"{Path(document).stem}_line_{line}.py"
-        script.write_text(code.replace(FULL, SHORT))
+        script.write_text(code.replace(FULL, SHORT).replace(FULL_RUN, SHORT_RUN))
         names |= runpy.run_path(str(script), init_globals=names)
         num_blocks += 1
     assert num_blocks == (ROOT / document).read_text().count("```python")
