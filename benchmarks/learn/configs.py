@@ -5,14 +5,21 @@ from typing import Any
 
 from benchmarks.learn.cells import Cell
 from benchmarks.learn.records import NUM_EPISODES
-from recollect.config import RunConfig, parse_overrides, resolve
+from recollect.config import RunConfig, parse_overrides, resolve, settings
 
 
 def config_of(cell: Cell, seed: int) -> dict[str, Any]:
     """Return everything that decides a run's outcome, as plain data."""
-    settings = run_config(cell, seed).to_document() if cell.peer is None else {"sb3": cell.peer}
-    plain: dict[str, Any] = json.loads(json.dumps(settings))
+    given = _without_defaults(run_config(cell, seed)) if cell.peer is None else {"sb3": cell.peer}
+    plain: dict[str, Any] = json.loads(json.dumps(given))
     return plain | {"steps": cell.steps, "seed": seed, "evaluation_episodes": NUM_EPISODES}
+
+
+def _without_defaults(config: RunConfig) -> dict[str, Any]:
+    """Leave out defaults and parts without options: a setting that is new must not disown the records of before."""
+    defaults = {name: entry.default for name, entry in settings().items()}
+    document = config.to_document()
+    return {name: value for name, value in document.items() if value != defaults.get(name, {})}
 
 
 def run_config(cell: Cell, seed: int) -> RunConfig:

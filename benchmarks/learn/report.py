@@ -1,6 +1,5 @@
 """Shows the table: mean ± standard error over seeds against the score to reach."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +9,7 @@ from benchmarks.learn.goals import format_score
 from benchmarks.learn.records import Record
 from benchmarks.learn.statistics import Estimate, mean_and_error
 
+_REACHED: Final = "reached"
 HEADER: Final = ["task", "agent", "steps", "score", "to reach", "outcome"]
 
 
@@ -60,12 +60,14 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Count the outcomes in one line."""
+    """Count the outcomes of cells that have all their seeds, in one line."""
     estimates = {row.cell.key: row.estimate for row in rows}
-    outcomes = Counter(_verdict(row, estimates).split(" ")[0] for row in rows if row.cell.goal is not None)
-    open_cells = outcomes.total() - outcomes["reached"] - outcomes["missed"]
-    tail = f", {open_cells} not measured yet" if open_cells else ""
-    return f"{outcomes['reached']} of {outcomes['reached'] + outcomes['missed']} scores reached{tail}"
+    judged = [row for row in rows if row.cell.goal is not None]
+    outcomes = [_verdict(row, estimates) for row in judged if row.is_complete]
+    num_known = sum(not outcome.startswith("no score") for outcome in outcomes)
+    num_open = len(judged) - num_known
+    tail = f", {num_open} not complete yet" if num_open else ""
+    return f"{outcomes.count(_REACHED)} of {num_known} scores reached{tail}"
 
 
 def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:
@@ -84,9 +86,9 @@ def _score(row: Row) -> str:
     estimate, unit = row.estimate, row.cell.metric
     if estimate is None:
         return "–"
-    error = format_score(estimate.error, unit)
+    spread = f" ± {format_score(estimate.error, unit)}" if len(row.records) > 1 else ""
     partial = "" if row.is_complete else f" ({len(row.records)} of {len(row.cell.seeds)} seeds)"
-    return f"{format_score(estimate.mean, unit)} ± {error}{partial}"
+    return f"{format_score(estimate.mean, unit)}{spread}{partial}"
 
 
 def _verdict(row: Row, estimates: dict[str, Estimate | None]) -> str:
@@ -98,7 +100,8 @@ def _verdict(row: Row, estimates: dict[str, Estimate | None]) -> str:
     shortfall = goal.shortfall(estimate, estimates.get(goal.peer) if goal.peer else None)
     if shortfall is None:
         return "no score of the peer yet"
-    return "reached" if shortfall == 0 else f"missed by {format_score(shortfall, row.cell.metric)}"
+    outcome = _REACHED if shortfall == 0 else f"missed by {format_score(shortfall, row.cell.metric)}"
+    return outcome if row.is_complete else f"{outcome} so far"
 
 
 def origin(rows: Sequence[Row]) -> str:

@@ -1,7 +1,7 @@
 """Agents learn what they should in little time, and fail where an ingredient is missing.
 
-Every threshold was set from trial runs with seeds 1 to 5: well below the worst of them, and far above what the
-agent reaches if it does not learn. What the trials gave stands with each test.
+Every threshold was set from trial runs, with seeds 1 to 5 unless said otherwise: well below the worst of them, and far
+above what the agent reaches if it does not learn. What the trials gave stands with each test.
 """
 
 from collections.abc import Iterator
@@ -44,12 +44,14 @@ def success_rate(evaluation: Evaluation) -> float:
 
 
 def test_ddqn_balances_the_pole() -> None:
-    # Trials: CARTPOLE. Without learning: about 10.
-    assert train("cartpole-ddqn", 15_000).mean > 150
+    # Trials: 500 with seed 1; 273 and 194 with seeds 1 and 2 when final_epsilon was 0.04. Without learning: about 10.
+    # Half of the preset's updates, on batches half as large, are enough for this and quicker.
+    pace = {"mini_batch_size": 64, "num_mini_batch": 2, "tau": 0.01}
+    assert train("cartpole-ddqn", 15_000, **pace).mean > 100
 
 
 def test_sac_swings_the_pendulum_up() -> None:
-    # Trials: PENDULUM. Without learning: about -1,200.
+    # Trials with seeds 1 and 2: -179, -158. Without learning: about -1,200.
     assert train("pendulum-sac", 6_000).mean > -300
 
 

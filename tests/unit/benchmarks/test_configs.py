@@ -17,6 +17,12 @@ def test_every_run_has_a_hash_of_its_own() -> None:
     assert len(set(hashes)) == len(hashes)
 
 
+def test_settings_with_their_default_are_no_part_of_the_hash() -> None:
+    config = config_of(CELLS["cartpole-ddqn"], 1)
+    assert "vec" not in config
+    assert config["threads"] == 1
+
+
 @pytest.mark.parametrize("key", [key for key, cell in CELLS.items() if cell.peer is None])
 def test_our_cells_are_on_the_task_that_they_name(key: str) -> None:
     cell = CELLS[key]

@@ -33,7 +33,10 @@ def test_a_cell_that_has_not_run_is_no_success() -> None:
 
 
 def test_missing_seeds_are_told() -> None:
-    assert table([row([1.0], seeds=(1, 2, 3))])[1][3] == "1 ± 0 (1 of 3 seeds)"
+    assert table([row([1.0], seeds=(1, 2, 3))])[1][3] == "1 (1 of 3 seeds)"
+    assert table([row([1.0, 2.0], seeds=(1, 2, 3))])[1][3] == "1.5 ± 0.5 (2 of 3 seeds)"
+    assert outcome(row([1.0], seeds=(1, 2, 3), goal=AtLeast(0))) == ["reached so far"]
+    assert outcome(row([1.0], seeds=(1, 2, 3), goal=AtLeast(3))) == ["missed by 2 so far"]
 
 
 def test_a_peer_is_compared_with_its_mean_minus_one_error() -> None:
@@ -43,9 +46,11 @@ def test_a_peer_is_compared_with_its_mean_minus_one_error() -> None:
     assert outcome(row([91.0], goal=AsGoodAs("peer"))) == ["no score of the peer yet"]
 
 
-def test_summary_counts_what_was_measured_only() -> None:
-    rows = [row([5.0], goal=AtLeast(4)), row([3.0], goal=AtLeast(4)), row([], goal=AtLeast(4), seeds=(1,)), row([1.0])]
-    assert summary(rows) == "1 of 2 scores reached, 1 not measured yet"
+def test_summary_counts_cells_with_all_their_seeds_only() -> None:
+    complete = [row([5.0], goal=AtLeast(4)), row([3.0], goal=AtLeast(4)), row([1.0])]
+    partial = [row([], goal=AtLeast(4), seeds=(1,)), row([5.0], goal=AtLeast(4), seeds=(1, 2))]
+    assert summary(complete) == "1 of 2 scores reached"
+    assert summary([*complete, *partial]) == "1 of 2 scores reached, 2 not complete yet"
 
 
 def test_markdown_has_date_and_versions() -> None:
