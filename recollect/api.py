@@ -1,5 +1,6 @@
 """`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Self
@@ -76,9 +77,9 @@ class Agent:
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Self:
-        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning."""
+        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning in this process."""
         run = RunDirectory.open(folder)
-        agent = cls.from_config(RunConfig.load(run.config_file))
+        agent = cls.from_config(replace(RunConfig.load(run.config_file), scheme_options={}))
         agent._elapsed_s = Saves(run).restore(agent.scheme)
         return agent
 

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ import numpy as np
 
 from recollect import keys
 from recollect.checks import check_count
-from recollect.errors import ConfigError, NotFiniteError
+from recollect.errors import ConfigError, NotFiniteError, WorkerError
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
@@ -20,6 +20,8 @@ from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
 from recollect.runs.writers import MetricWriter
 from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.collection.reports import worker_metrics
+from recollect.scheme.gradients.gradients import GradientsReport
 from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)
@@ -124,6 +126,8 @@ class Learner:
                 self.scheme.update_worker.step()
         except NotFiniteError as error:
             raise self._explained(error) from error
+        except WorkerError as error:
+            raise self._saved(error) from error
         finally:
             self.elapsed_s += time.perf_counter() - begin
             self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
@@ -142,7 +146,8 @@ class Learner:
     def get_metrics(self) -> dict[str, float]:
         """Return what is known of the training, by the names in `recollect.runs.metrics`."""
         steps_per_s, updates_per_s = self._rates.per_second()
-        episodes, storage = self.scheme.col_worker.episodes, self.scheme.storage
+        status = self.scheme.status()
+        episodes = status.episodes
         found: dict[str, float | None] = {
             metrics.STEPS: self.num_steps,
             metrics.UPDATES: self.num_updates,
@@ -153,11 +158,13 @@ class Learner:
             metrics.TRAIN_RETURN: episodes.mean_return,
             metrics.TRAIN_LENGTH: episodes.mean_length,
             metrics.TRAIN_SUCCESS: episodes.success_rate,
-            metrics.STORAGE_SIZE: len(storage),
-            metrics.STORAGE_CAPACITY: storage.max_size * self.scheme.num_envs,
-            metrics.STORAGE_BYTES: storage.num_bytes,
-            metrics.ENV_FAILURES: self.scheme.col_worker.envs_train.num_failures,
+            metrics.STORAGE_SIZE: status.num_stored,
+            metrics.STORAGE_CAPACITY: status.num_most,
+            metrics.STORAGE_BYTES: status.num_bytes,
+            metrics.ENV_FAILURES: status.num_env_failures,
         }
+        found |= worker_metrics(status.reports)
+        found |= _of_gradients(self.scheme.gradients.report())
         found |= _of_evaluation(self.last_evaluation)
         found |= _of_updates(self.scheme.update_worker.recent_updates)
         return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
@@ -176,13 +183,18 @@ class Learner:
         )
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm."""
-        self.scheme.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        """Change a parameter of the algorithm, on all workers."""
+        self.scheme.update_algorithm_parameter(parameter_name, new_parameter_value)
         self._next_test = self._following_test()
 
     def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage."""
-        self.scheme.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
+        """Change a parameter of the storage, on all workers."""
+        self.scheme.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Callable[..., Any]) -> None:
+        """Replace `"actor"`, `"algo"`, `"storage"`, `"envs_train"` or `"envs_test"`, on all workers."""
+        self.scheme.replace_agent_component(component_name, new_component_factory)
+        self._next_test = self._following_test()
 
     def save_model(self, path: str | PathLike[str]) -> None:
         """Write the actor's weights as safetensors."""
@@ -216,13 +228,23 @@ class Learner:
 
     def _explained(self, error: NotFiniteError) -> NotFiniteError:
         """Say what can be looked at, and what can be gone on from."""
-        batch = self.scheme.grad_worker.offending_batch
+        batch = self.scheme.gradients.offending_batch
         if self._recorder is None or batch is None:
             return error
         path = self._recorder.save_batch(batch)
         good = self._recorder.run.checkpoints.paths()
         last = f"the last good checkpoint is {good[-1]}" if good else "there was no checkpoint yet"
         return NotFiniteError(f"{error}. The batch is in {path}; {last}")
+
+    def _saved(self, error: WorkerError) -> WorkerError:
+        """Save what there is before a run ends that its workers cannot go on with."""
+        if self._recorder is None:
+            return error
+        try:
+            path = self._recorder.save(self)
+        except WorkerError:
+            path = self._recorder.save(self, with_storage=False)
+        return WorkerError(f"{error}\nWhat was learned so far is in {path}")
 
 
 def _interval(name: str, given: int | None, default: int) -> int:
@@ -238,6 +260,18 @@ def _of_evaluation(evaluation: Evaluation | None) -> dict[str, float | None]:
         metrics.EVAL_LENGTH: float(np.mean(evaluation.lengths)),
         metrics.EVAL_SUCCESS: evaluation.success_rate,
         metrics.EVAL_EPISODES: len(evaluation.returns),
+    }
+
+
+def _of_gradients(report: GradientsReport) -> dict[str, float | None]:
+    """Numbers on gradient workers elsewhere; none if there are none."""
+    if not report.num_workers:
+        return {}
+    return {
+        metrics.GRADIENT_WORKERS: report.num_workers,
+        metrics.GRADIENT_RESTARTS: report.num_restarts,
+        metrics.ASYNCHRONY: float(np.mean(report.lags)) if report.lags else None,
+        metrics.ASYNCHRONY_MAX: max(report.lags, default=None),
     }
 
 

@@ -1,5 +1,6 @@
 """Small schemes of real parts, which learn nothing but run in no time."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
@@ -19,13 +20,20 @@ STORAGE_OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "per": {"n_step": 2, "alpha": 0.6, "epsilon": 0.01},
     "ere": {"n_step": 2, "alpha": 0.6, "epsilon": 0.01, "eta": 0.99, "cmin": 10},
     "gae": {},
+    "vtrace": {},
 }
 
 
 def make_scheme(
-    algo: str = "ddqn", storage: str = "per", *, memory: str | None = None, num_envs: int = 2, **numbers: Any
+    algo: str = "ddqn",
+    storage: str = "per",
+    *,
+    memory: str | None = None,
+    num_envs: int = 2,
+    workers: Mapping[str, Any] | None = None,
+    **numbers: Any,
 ) -> Scheme:
-    """A scheme of tiny networks and batches; `numbers` are options of the algorithm."""
+    """A scheme of tiny networks and batches; `workers` are options of the scheme, `numbers` of the algorithm."""
     algorithm = find_algorithm(algo)
     options = {"update_every": 4, "num_mini_batch": 2, "test_every": 0, "num_test_episodes": 2, **numbers}
     if not algorithm.is_on_policy:
@@ -40,4 +48,5 @@ def make_scheme(
         envs,
         envs,
         device="cpu",
+        **(workers or {}),
     )

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     checkpoint = directory.checkpoints.newest()
     config = RunConfig.from_document(directory.config)
     config = config if options.seed is None else replace(config, seed=options.seed)
-    scheme = build(config)
+    scheme = build(replace(config, scheme_options={}))
     try:
         read_checkpoint(checkpoint, scheme.actor)
         print(describe(scheme.col_worker.evaluate_episodes(options.episodes)))

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from recollect.cli.parsing import CommandParser
 from recollect.config import presets, settings
-from recollect.config.parts import ACTOR, ALGO, STORAGE, Option, options_of, registry
+from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, registry
 from recollect.errors import ConfigError, closest
 
 _EXAMPLES: Final = """\
   recollect list                       algorithms, storages and presets
   recollect list presets               tasks with tuned hyperparameters
-  recollect list options               options of every run and of every actor
+  recollect list options               options of every run, actor and scheme
   recollect list options sac per       options of SAC and of PER, for `--set`"""
 _RUN: Final = "run"
 
@@ -26,14 +26,16 @@ def make_parser() -> CommandParser:
     parser.add_argument(
         "what", nargs="?", choices=(*_LISTS, "options"), help="what to show; without it, all but the options"
     )
-    parser.add_argument("names", nargs="*", help="whose options: names of algorithms and storages, 'actor' or 'run'")
+    parser.add_argument(
+        "names", nargs="*", help="whose options: names of algorithms and storages, 'actor', 'scheme' or 'run'"
+    )
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what was asked for."""
     if options.what == "options":
-        for name in options.names or (_RUN, ACTOR):
+        for name in options.names or (_RUN, ACTOR, SCHEME):
             _print_options(name)
         return 0
     if options.names:
@@ -77,12 +79,12 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
         return "", {
             entry.name: Option(entry.name, entry.default, entry.metadata["doc"]) for entry in settings().values()
         }
-    if name == ACTOR:
-        return "actor.", options_of(ACTOR)
+    if name in (ACTOR, SCHEME):
+        return f"{name}.", options_of(name)
     for part in (ALGO, STORAGE):
         if name in registry(part):
             return f"{part}.", options_of(part, name)
-    known = [*registry(ALGO), *registry(STORAGE), ACTOR, _RUN]
+    known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
     raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
 
 

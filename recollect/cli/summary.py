@@ -28,9 +28,21 @@ def _pieces(config: RunConfig, num_threads: int, folder: Path) -> Iterator[str]:
     yield config.env
     if config.num_envs > 1:
         yield f"{config.num_envs} envs"
+    yield from _workers(config)
     yield f"seed {config.seed}"
     yield f"{num_threads} thread{'s' if num_threads > 1 else ''}"
     yield str(folder)
+
+
+def _workers(config: RunConfig) -> Iterator[str]:
+    """What runs in other processes: `16 async collectors`, `2 gradient workers`."""
+    options = config.scheme_options
+    for name, mode, title in (("col", "col_mode", "collector"), ("grad", "grad_mode", "gradient worker")):
+        if number := options.get(f"num_{name}_workers", 0):
+            how = "async " if options.get(mode) == "async" else ""
+            yield f"{number} {how}{title}{'s' if number > 1 else ''}"
+    if options.get("update_mode") == "decentralised":
+        yield "decentralised updates"
 
 
 def _storage(config: RunConfig) -> str:

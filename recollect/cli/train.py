@@ -8,6 +8,7 @@ from recollect.cli.parsing import CommandParser, count
 from recollect.cli.summary import free_folder, stem_of
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 from recollect.config.files import parse_value
+from recollect.config.parts import SCHEME, options_of
 from recollect.config.run_config import AUTO
 
 _ABOUT: Final = """\
@@ -23,6 +24,7 @@ _EXAMPLES: Final = """\
   recollect train --preset recall-ddqn-gru --set actor.memory=lstm
   recollect train --config runs/pendulum-sac-1/config.yaml --seed 2
   recollect train sac Hopper-v5 --preset none
+  recollect train sac HalfCheetah-v5 --col-workers 16 --col-mode async --grad-workers 2 --ray-address auto
 
 what a run leaves in its folder:
   config.yaml, command.txt, versions.json, metrics.csv, tensorboard/, checkpoints/, curve.png"""
@@ -46,6 +48,7 @@ def make_parser() -> CommandParser:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML or TOML file, e.g. a run's config.yaml")
     _add_settings(parser)
+    _add_workers(parser)
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, from --seed on")
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="so many of them at a time, one thread each")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs go (runs)")
@@ -81,9 +84,23 @@ def _add_settings(parser: CommandParser) -> None:
         )
 
 
+def _add_workers(parser: CommandParser) -> None:
+    """Give the parser an option for each one of a scheme: which workers there are, and where."""
+    group = parser.add_argument_group("workers in other processes, on Ray")
+    for name, option in options_of(SCHEME).items():
+        default = "none" if option.default is None else str(option.default).lower()
+        group.add_argument(
+            f"--{name.removeprefix('num_').replace('_', '-')}",
+            dest=f"{SCHEME}.{name}",
+            metavar="N" if isinstance(option.default, (int, float)) and option.default is not False else "VALUE",
+            help=f"{option.about[0].lower()}{option.about[1:].removesuffix('.')} ({default})".replace("%", "%%"),
+        )
+
+
 def resolve_options(options: argparse.Namespace) -> RunConfig:
     """Find the config that a command line means."""
-    given = {name: parse_value(getattr(options, name)) for name in settings() if getattr(options, name) is not None}
+    names = (*settings(), *(f"{SCHEME}.{name}" for name in options_of(SCHEME)))
+    given = {name: parse_value(getattr(options, name)) for name in names if getattr(options, name) is not None}
     return resolve(
         options.algo_option or options.algo,
         options.env_option or options.env,

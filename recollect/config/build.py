@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, class_of, is_on_policy
+from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, class_of, is_on_policy
 from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
 
@@ -31,7 +31,15 @@ def build(config: RunConfig) -> "Scheme":
         obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)
     )
     storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config))
-    return Scheme(algo_factory, actor_factory, storage_factory, train_envs, test_envs, device=config.device)
+    return Scheme(
+        algo_factory,
+        actor_factory,
+        storage_factory,
+        train_envs,
+        test_envs,
+        device=config.device,
+        **config.options(SCHEME),
+    )
 
 
 def _check_device(device: str | None) -> None:

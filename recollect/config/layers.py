@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from recollect.config.files import Document
-from recollect.config.parts import ACTOR, ALGO, PARTS, STORAGE, is_on_policy, names_with, options_of
+from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of
 from recollect.errors import ConfigError, closest
 
 NAME: Final = "name"
@@ -53,10 +53,10 @@ def default_storage(algo: str) -> str:
 
 
 def _as_mapping(part: str, value: Any) -> Document:
-    if isinstance(value, str) and part != ACTOR:
+    if isinstance(value, str) and part in NAMED_PARTS:
         return {NAME: value}
     if not isinstance(value, Mapping):
-        expected = "a mapping of options" if part == ACTOR else "a name, or a mapping of its name and options"
+        expected = "a name, or a mapping of its name and options" if part in NAMED_PARTS else "a mapping of options"
         raise ConfigError(f"{part} must be {expected}, got {value!r}")
     return dict(value)
 

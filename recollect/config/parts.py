@@ -9,12 +9,13 @@ from typing import Any, Final, get_args
 
 from recollect.errors import ConfigError, closest
 
-# The parts that have options. An actor is the only one that goes by no name.
+# The parts that have options. Actors and schemes go by no name.
 ALGO: Final = "algo"
 ENV: Final = "env"
 ACTOR: Final = "actor"
 STORAGE: Final = "storage"
-PARTS: Final = (ALGO, ENV, ACTOR, STORAGE)
+SCHEME: Final = "scheme"
+PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
 
 # Functions, which neither a file nor a command line could give.
@@ -65,6 +66,10 @@ def options_of(part: str, name: str | None = None) -> Mapping[str, Option]:
         from recollect.agent.actors.config import ActorConfig
 
         return _options_of_fields(ActorConfig)
+    if part == SCHEME:
+        from recollect.scheme.config import SchemeConfig
+
+        return _options_of_fields(SchemeConfig)
     found = class_of(part, str(name))
     return _options_of_factory(found) if part == STORAGE else _options_of_fields(found.config_class)
 
@@ -84,7 +89,7 @@ def names_with(part: str, option: str) -> list[str]:
 
 def _hint(part: str, name: str | None, option: str, known: Iterable[str]) -> str:
     """Say which others of its kind have an option, or the closest one."""
-    owners = [] if part == ACTOR else names_with(part, option)
+    owners = [] if part in (ACTOR, SCHEME) else names_with(part, option)
     if owners:
         return f"{', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it, {name} has not"
     return closest(option, known)

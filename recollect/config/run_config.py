@@ -61,9 +61,10 @@ class RunConfig(Options):
     env_options: Mapping[str, Any] = field(default_factory=dict)
     actor_options: Mapping[str, Any] = field(default_factory=dict)
     storage_options: Mapping[str, Any] = field(default_factory=dict)
+    scheme_options: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, part: str) -> dict[str, Any]:
-        """Return the options of a part: `"algo"`, `"env"`, `"actor"` or `"storage"`."""
+        """Return the options of a part: `"algo"`, `"env"`, `"actor"`, `"storage"` or `"scheme"`."""
         return dict(getattr(self, f"{part}_options"))
 
     def with_defaults(self) -> Self:

@@ -1,5 +1,6 @@
 """Names of the metrics of a run, written once: columns of `metrics.csv`, tags in TensorBoard."""
 
+import re
 from typing import Final
 
 STEPS: Final = "steps"
@@ -30,3 +31,18 @@ ENV_FAILURES: Final = "envs/failures"
 # Prefix of what an algorithm and a storage report of their updates: losses, entropy, temperature.
 ALGORITHM_PREFIX: Final = "algorithm/"
 STORAGE_PREFIX: Final = "storage/"
+
+# Of remote workers that collect, all together and each by its gradient worker's and its own number.
+WORKERS: Final = "workers/number"
+WORKER_RESTARTS: Final = "workers/restarts"
+POLICY_LAG: Final = "workers/policy_lag"
+POLICY_LAG_MAX: Final = "workers/policy_lag_max"
+WORKER_BYTES_PER_S: Final = "workers/bytes_per_s"
+OF_WORKER_STEPS_PER_S: Final = "/steps_per_s"
+OF_WORKER: Final = re.compile(r"workers/\d+\.\d+/steps_per_s")
+
+# Of remote gradient workers; asynchrony is the number of updates between a gradient and its weights.
+GRADIENT_WORKERS: Final = "gradients/workers"
+GRADIENT_RESTARTS: Final = "gradients/restarts"
+ASYNCHRONY: Final = "gradients/asynchrony"
+ASYNCHRONY_MAX: Final = "gradients/asynchrony_max"

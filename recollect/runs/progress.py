@@ -15,6 +15,7 @@ _BAR_WIDTH: Final = 24
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _NUM_SPARKS: Final = 16
 _NUM_LOSSES: Final = 4
+_NUM_WORKERS: Final = 32
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -67,7 +68,7 @@ class Progress:
 
 
 class LiveProgress(Progress):
-    """Three lines that change in place."""
+    """A few lines that change in place: one for each remote worker too."""
 
     def __init__(self, target_steps: int, console: Console) -> None:
         super().__init__(target_steps, console, _SECONDS_BETWEEN_FRAMES)
@@ -83,7 +84,13 @@ class LiveProgress(Progress):
         self._live.__exit__(kind, error, traceback)
 
     def _show(self, found: Metrics) -> None:
-        lines = (steps_line(found, self.target_steps), returns_line(found, self._returns), losses_line(found))
+        lines = (
+            steps_line(found, self.target_steps),
+            returns_line(found, self._returns),
+            losses_line(found),
+            workers_line(found),
+            *worker_lines(found),
+        )
         text = Text("\n".join(f" {line}" for line in lines if line), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
@@ -95,8 +102,12 @@ class PlainProgress(Progress):
         super().__init__(target_steps, console, _SECONDS_BETWEEN_LINES)
 
     def _show(self, found: Metrics) -> None:
-        parts = (steps_line(found, self.target_steps, bar=False), returns_line(found, self._returns, sparks=False))
-        self.console.print("   ".join(parts), highlight=False, soft_wrap=True)
+        parts = (
+            steps_line(found, self.target_steps, bar=False),
+            returns_line(found, self._returns, sparks=False),
+            workers_line(found),
+        )
+        self.console.print("   ".join(part for part in parts if part), highlight=False, soft_wrap=True)
 
 
 def make_progress(target_steps: int, console: Console | None = None) -> Progress:
@@ -138,6 +149,38 @@ def losses_line(found: Metrics) -> str:
     """The first few numbers that the algorithm reports of its updates."""
     names = [name for name in found if name.startswith(metrics.ALGORITHM_PREFIX)][:_NUM_LOSSES]
     return "   ".join(f"{name.removeprefix(metrics.ALGORITHM_PREFIX)} {found[name]:.3g}" for name in names)
+
+
+def workers_line(found: Metrics) -> str:
+    """How remote workers fare, all together; empty without any."""
+    parts = []
+    if metrics.WORKERS in found:
+        lag = f"policy lag {found[metrics.POLICY_LAG]:.1f} (max {found[metrics.POLICY_LAG_MAX]:.0f})"
+        parts += [f"workers {found[metrics.WORKERS]:.0f}", f"{found[metrics.STEPS_PER_S]:,.0f} steps/s", lag]
+    if metrics.GRADIENT_WORKERS in found:
+        parts.append(f"gradient workers {found[metrics.GRADIENT_WORKERS]:.0f}")
+    if metrics.ASYNCHRONY in found:
+        parts.append(f"asynchrony {found[metrics.ASYNCHRONY]:.1f} (max {found[metrics.ASYNCHRONY_MAX]:.0f})")
+    if parts:
+        num_restarts = found.get(metrics.WORKER_RESTARTS, 0) + found.get(metrics.GRADIENT_RESTARTS, 0)
+        parts.append(f"restarts {num_restarts:.0f}")
+    if metrics.WORKER_BYTES_PER_S in found:
+        parts.append(f"{num_bytes(found[metrics.WORKER_BYTES_PER_S])}/s")
+    return " · ".join(parts)
+
+
+def worker_lines(found: Metrics) -> list[str]:
+    """How each remote worker that collects fares, the first few of them."""
+    names = [name.removesuffix(metrics.OF_WORKER_STEPS_PER_S) for name in found if metrics.OF_WORKER.match(name)]
+    lines = [_worker_line(found, name) for name in names[:_NUM_WORKERS]]
+    return lines if len(names) == len(lines) else [*lines, f"… and {len(names) - len(lines)} more"]
+
+
+def _worker_line(found: Metrics, name: str) -> str:
+    rate, lag = found[f"{name}/steps_per_s"], found[f"{name}/policy_lag"]
+    restarts, sent = found[f"{name}/restarts"], found[f"{name}/bytes_per_s"]
+    title = name.rpartition("/")[2]
+    return f"{title:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}   restarts {restarts:2.0f}   {num_bytes(sent):>9}/s"
 
 
 def sparkline(values: Sequence[float]) -> str:

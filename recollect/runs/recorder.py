@@ -64,9 +64,9 @@ class Recorder:
         self._evaluation = learner.last_evaluation
         self._next_row = learner.num_steps + self._log_every
 
-    def save(self, learner: Any) -> Path:
-        """Write a checkpoint and return its folder."""
-        path = self._saves.write(learner.scheme, learner.elapsed_s)
+    def save(self, learner: Any, *, with_storage: bool = True) -> Path:
+        """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
+        path = self._saves.write(learner.scheme, learner.elapsed_s, with_storage=with_storage)
         self._next_checkpoint = learner.num_steps + self._checkpoint_every
         return path
 

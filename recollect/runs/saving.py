@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
-from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
 from recollect.runs.checkpoints import read_checkpoint
 from recollect.runs.directory import RunDirectory
 
@@ -26,16 +25,15 @@ class Saves:
 
     def __init__(self, run: RunDirectory, *, with_storage: bool = True) -> None:
         self._run = run
-        self._storage = StorageSnapshot(run.storage_folder)
         self._with_storage = with_storage
 
-    def write(self, scheme: Any, elapsed_s: float) -> Path:
+    def write(self, scheme: Any, elapsed_s: float, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder.
 
         The replay comes first: a checkpoint that is there can be gone on from.
         """
-        if self._with_storage:
-            self._storage.save(scheme.storage)
+        if self._with_storage and with_storage:
+            scheme.save_storage(self._run.storage_folder)
         state = {_SCHEME: scheme.state(), _ELAPSED_S: elapsed_s}
         path = self._run.checkpoints.write(scheme.actor, state, scheme.num_steps)
         _LOG.info("checkpoint %s", path)
@@ -49,9 +47,5 @@ class Saves:
         """
         state = read_checkpoint(self._run.checkpoints.newest(), scheme.actor)
         scheme.load_state(state[_SCHEME])
-        if self._storage.exists:
-            self._storage.load(scheme.storage)
-            cut_streams(scheme.storage)
-        else:
-            scheme.col_worker.num_steps_lost = scheme.num_steps
+        scheme.load_storage(self._run.storage_folder)
         return float(state[_ELAPSED_S])

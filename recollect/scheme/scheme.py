@@ -1,19 +1,34 @@
 """`Scheme`: builds the workers that train an agent together."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from recollect.scheme.base import engine
+from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.c_worker_set import CWorkerSet
+from recollect.scheme.config import ASYNC, DECENTRALISED, SchemeConfig
+from recollect.scheme.gradients.async_gradients import AsyncGradients
 from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.g_worker_set import GWorkerSet
+from recollect.scheme.gradients.gradients import Gradients, LocalGradients
+from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.gradients.sync_gradients import SyncGradients
+from recollect.scheme.updates.all_reduce import PeerWorker
+from recollect.scheme.updates.peers import PeerGradients, PeerUWorker
 from recollect.scheme.updates.u_worker import UWorker
 
 Factory = Callable[..., Any]
 
 
 class Scheme:
-    """The workers of a training: one that collects, one that computes gradients, one that applies them.
+    """The workers of a training: those that collect, those that compute gradients, and one that applies them.
+
+    By default there is one of each, all in this process. Each kind can run elsewhere, on Ray, and the agent is
+    the same wherever they are.
 
     Parameters
     ----------
@@ -29,6 +44,17 @@ class Scheme:
         Creates those to evaluate in, called with `"test"` as well.
     device : torch.device or str, optional
         Where to compute; by default a GPU if there is one.
+    **options
+        Which workers there are and where, see `SchemeConfig`.
+
+    Attributes
+    ----------
+    config : SchemeConfig
+        The options.
+    gradients : Gradients
+        The gradient workers, here or elsewhere.
+    update_worker : UWorker
+        The worker that applies updates.
 
     Examples
     --------
@@ -54,19 +80,34 @@ class Scheme:
         train_envs_factory: Factory,
         test_envs_factory: Factory | None = None,
         device: torch.device | str | None = None,
+        **options: Any,
     ) -> None:
-        self.col_worker = CWorker(
-            0,
-            0,
-            algo_factory,
-            actor_factory,
-            storage_factory,
-            train_envs_factory=train_envs_factory,
-            test_envs_factory=test_envs_factory,
-            device=device,
-        )
-        self.grad_worker = GWorker(0, self.col_worker)
-        self.update_worker = UWorker(0, self.grad_worker)
+        self.config = SchemeConfig.of("a scheme", options)
+        check_cell(self.config, algo_factory, storage_factory)
+        parts = (algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory)
+        learner = _learner(*parts, device) if self.config.num_grad_workers else None
+        col_workers = _col_workers_factory(self.config, *parts)
+        self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
+        try:
+            self.gradients: Gradients = (
+                LocalGradients(GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio))
+                if learner is None
+                else _remote_gradients(self.config, learner, col_workers, device)
+            )
+        except BaseException:
+            self._leave()
+            raise
+        self.update_worker = _update_worker(self.gradients)
+
+    @property
+    def col_worker(self) -> Any:
+        """The worker in this process that collects, or stands for those that do, and that evaluates."""
+        return self.gradients.col_worker
+
+    @property
+    def grad_worker(self) -> Any:
+        """The worker in this process that computes gradients; None if all of them are elsewhere."""
+        return self.gradients.worker if isinstance(self.gradients, LocalGradients) else None
 
     @property
     def actor(self) -> Any:
@@ -80,38 +121,155 @@ class Scheme:
 
     @property
     def storage(self) -> Any:
-        """The storage that batches come from."""
+        """The storage that batches come from; gradient workers elsewhere have their own."""
         return self.col_worker.storage
 
     @property
     def num_envs(self) -> int:
-        """Train environments."""
+        """Train environments of each worker that collects."""
         return int(self.col_worker.envs_train.num_envs)
 
     @property
     def num_steps(self) -> int:
-        """Transitions collected."""
-        return self.col_worker.num_steps
+        """Transitions collected, over all workers."""
+        return self.gradients.num_steps
 
     @property
     def num_updates(self) -> int:
         """Updates applied."""
         return self.update_worker.num_updates
 
+    def status(self) -> GradientStatus:
+        """How the collection stands, over all workers."""
+        return self.gradients.status()
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs beside the actor's weights and the storage."""
         return {
-            "collection": self.col_worker.state(),
+            "collection": self.gradients.state(),
             "updates": self.update_worker.state(),
             "generator": self.actor.generator.get_state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, with new episodes."""
-        self.col_worker.load_state(state["collection"])
+        """Go on from `state`, with new episodes; the actor must have its weights by now."""
         self.update_worker.load_state(state["updates"])
+        self.gradients.load_state(state["collection"])
         self.actor.generator.set_state(state["generator"])
 
+    def save_storage(self, folder: Path) -> None:
+        """Write what is stored into a folder, each time only what is new.
+
+        Gradient workers elsewhere write theirs from where they are, so that the folder must be on a file
+        system that they share.
+        """
+        self.gradients.save_storage(folder)
+
+    def load_storage(self, folder: Path) -> None:
+        """Read what is stored from a folder; where there is nothing, learning waits for `start_steps` new steps."""
+        self.gradients.load_storage(folder)
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm on all workers; returns when all have."""
+        self.gradients.update_algorithm_parameter(parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage on all workers; returns when all have."""
+        self.gradients.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component on all workers, see `CWorker.replace_agent_component`; returns when all have."""
+        self.gradients.replace_agent_component(component_name, new_component_factory)
+
+    def add_col_workers(self, num_workers: int = 1) -> None:
+        """Let so many more remote workers collect for each gradient worker."""
+        self.gradients.add_col_workers(num_workers)
+
+    def remove_col_workers(self, num_workers: int = 1) -> None:
+        """Let so many fewer remote workers collect for each gradient worker."""
+        self.gradients.remove_col_workers(num_workers)
+
     def stop(self) -> None:
-        """Close the environments."""
+        """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""
         self.update_worker.stop()
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._has_joined:
+            self._has_joined = False
+            engine.disconnect()
+
+
+def _learner(
+    algo_factory: Factory,
+    actor_factory: Factory,
+    storage_factory: Factory,
+    test_envs_factory: Factory | None,
+    train_envs_factory: Factory,
+    device: torch.device | str | None,
+) -> CWorker:
+    """The worker that has the actor and the algorithm that gradients from elsewhere are applied to."""
+    return CWorker(
+        0,
+        0,
+        algo_factory,
+        actor_factory,
+        storage_factory,
+        train_envs_factory=train_envs_factory,
+        test_envs_factory=test_envs_factory,
+        device=device,
+        collects=False,
+    )
+
+
+def _col_workers_factory(
+    config: SchemeConfig,
+    algo_factory: Factory,
+    actor_factory: Factory,
+    storage_factory: Factory,
+    test_envs_factory: Factory | None,
+    train_envs_factory: Factory,
+) -> Factory:
+    return CWorkerSet.create_factory(
+        config.num_col_workers,
+        algo_factory,
+        actor_factory,
+        storage_factory,
+        None if config.num_grad_workers else test_envs_factory,
+        train_envs_factory,
+        config.num_grad_workers,
+        config.fraction_samples,
+        config.compress,
+        config.col_resources,
+        fraction_workers=config.fraction_workers,
+        mode=config.col_mode,
+        max_policy_lag=config.max_policy_lag,
+        supervision=config.supervision,
+        placement=config.placement,
+    )
+
+
+def _remote_gradients(
+    config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
+) -> Gradients:
+    is_decentralised = config.update_mode == DECENTRALISED
+    workers = GWorkerSet(
+        config.num_grad_workers,
+        col_workers_factory,
+        device,
+        worker_class=PeerWorker if is_decentralised else GWorker,
+        replay_ratio=config.replay_ratio,
+        worker_remote_config=config.grad_resources,
+        supervision=config.supervision,
+        placement=config.placement,
+        num_sharing=config.num_grad_workers * (config.num_col_workers + 1),
+    )
+    if is_decentralised:
+        return PeerGradients(learner, workers)
+    if config.grad_mode == ASYNC:
+        return AsyncGradients(learner, workers, config.max_policy_lag)
+    return SyncGradients(learner, workers)
+
+
+def _update_worker(gradients: Gradients) -> UWorker:
+    return PeerUWorker(0, gradients) if isinstance(gradients, PeerGradients) else UWorker(0, gradients)

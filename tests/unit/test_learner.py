@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from recollect import keys
-from recollect.errors import ConfigError, NotFiniteError, StorageError
+from recollect.agent.storages import ReplayBuffer
+from recollect.errors import ConfigError, NotFiniteError, StorageError, WorkerError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory, metrics
 from recollect.runs.writers import read_rows
@@ -323,3 +324,43 @@ def test_info_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_target_that_is_no_number_of_steps_is_refused() -> None:
     with pytest.raises(ConfigError, match="target_steps"):
         Learner(make_scheme(), 0)
+
+
+def test_a_run_that_its_workers_cannot_go_on_with_is_saved_first(tmp_path: Path) -> None:
+    scheme = make_scheme()
+    learner = Learner(scheme, 400, tmp_path, checkpoint_every=400)
+    for _ in range(4):
+        learner.step()
+
+    def fail() -> None:
+        raise WorkerError("CWorker 3 failed: Traceback ... ZeroDivisionError")
+
+    scheme.update_worker.step = fail  # type: ignore[method-assign]
+    with pytest.raises(WorkerError, match="ZeroDivisionError") as caught:
+        learner.step()
+    (saved,) = learner.run.checkpoints.paths()  # type: ignore[union-attr]
+    assert str(saved) in str(caught.value)
+    resumed = Learner(make_scheme(), 400, tmp_path, resume=True)
+    assert (resumed.num_steps, resumed.num_updates) == (32, 6)
+
+
+def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(tmp_path: Path) -> None:
+    scheme = make_scheme()
+    learner = Learner(scheme, 400, tmp_path)
+    learner.step()
+
+    def fail(*_: Any) -> None:
+        raise WorkerError("all workers are gone")
+
+    scheme.update_worker.step = fail  # type: ignore[method-assign]
+    scheme.save_storage = fail  # type: ignore[method-assign]
+    with pytest.raises(WorkerError, match="What was learned so far is in"):
+        learner.step()
+
+
+def test_components_are_exchanged_while_running() -> None:
+    learner = Learner(make_scheme(), 100)
+    learner.replace_agent_component("storage", ReplayBuffer.create_factory(50, seed=1))
+    assert learner.scheme.storage.max_size == 50
+    with pytest.raises(ConfigError, match="no component 'storages'"):
+        learner.replace_agent_component("storages", ReplayBuffer.create_factory(50, seed=1))

@@ -1,6 +1,7 @@
 """The actor: all networks of an agent, and how observations pass through them."""
 
 import os
+from collections.abc import Hashable
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -230,7 +231,7 @@ class Actor(nn.Module):
         """Turn actions in policy units into what the environment accepts."""
         return self.actions.to_env(action)
 
-    def observe(self, obs: Observation, reward: Any, done: Any, gamma: float = 0.99) -> None:
+    def observe(self, obs: Observation, reward: Any, done: Any, gamma: float = 0.99, *, stream: Hashable = 0) -> None:
         """Let the normalisers, where there are any, learn from one step of every env.
 
         Parameters
@@ -241,11 +242,13 @@ class Actor(nn.Module):
             Rewards, and whether an episode ended with them, `[num_envs, 1]`.
         gamma : float
             Discount of the returns whose deviation scales rewards.
+        stream : hashable
+            Tells envs that are stepped apart from others.
         """
         if self.normaliser is not None:
             self.normaliser.update(self.to_tensors(obs))
         if self.reward_normaliser is not None:
-            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma)
+            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, stream)
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
         """Scale rewards, if the config asks for it."""

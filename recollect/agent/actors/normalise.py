@@ -1,6 +1,6 @@
 """Running means and deviations of observations and returns."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import gymnasium as gym
@@ -98,15 +98,19 @@ class RewardNormaliser(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.moments = RunningMoments((1,))
-        self._returns: Tensor | None = None
+        self._returns: dict[Hashable, Tensor] = {}
 
-    def update(self, reward: Tensor, done: Tensor, gamma: float) -> None:
-        """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`."""
-        if self._returns is None or self._returns.shape != reward.shape:
-            self._returns = torch.zeros_like(reward, dtype=torch.float64)
-        self._returns = self._returns * gamma + reward
-        self.moments.update(self._returns)
-        self._returns = self._returns * (1 - done.double())
+    def update(self, reward: Tensor, done: Tensor, gamma: float, stream: Hashable = 0) -> None:
+        """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`.
+
+        Envs that are stepped apart from others are a `stream` of their own.
+        """
+        returns = self._returns.get(stream)
+        if returns is None or returns.shape != reward.shape:
+            returns = torch.zeros_like(reward, dtype=torch.float64)
+        returns = returns * gamma + reward
+        self.moments.update(returns)
+        self._returns[stream] = returns * (1 - done.double())
 
     def forward(self, reward: Tensor) -> Tensor:
         """Rewards of any shape -> the same, scaled."""

@@ -61,6 +61,9 @@ class LearningAlgorithm(Algorithm):
         Gradients computed, which is not the same where they come from other processes.
     num_acted : int
         Steps acted with exploration, over all envs.
+    num_collectors, num_learners : int
+        Workers that collect what one stage learns from, and those whose gradients make one update together:
+        both multiply the steps of a run between updates.
     generator : torch.Generator
         Source of chance in learning. Acting draws from the actor's, so that learning is the same whether it
         is done beside the acting or in another process.
@@ -91,6 +94,8 @@ class LearningAlgorithm(Algorithm):
         self.num_updates = 0
         self.num_computed = 0
         self.num_acted = 0
+        self.num_collectors = 1
+        self.num_learners = 1
 
     @classmethod
     def create_factory(cls, **options: Any) -> AlgorithmFactory:

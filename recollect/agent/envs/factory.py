@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
-from recollect.agent.envs.vectors import BUILDERS, VectorPlan, env_fns_of
+from recollect.agent.envs.vectors import BUILDERS, EnvBuilder, VectorPlan, env_fns_of
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
 
@@ -59,13 +59,17 @@ class VecEnvFactory:
         seeds = self.seeds(index_worker, index_parent, mode)
         plan = self._plan(self.vec_env_size)
         vector = BUILDERS[self.kind](plan, seeds)
-        return self.vec_env_class(vector, device, seeds=seeds, env_fns=env_fns_of(self.kind, plan))
+        return self.vec_env_class(vector, device, seeds=seeds, env_fns=self.env_fns())
 
     def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = "train") -> list[int]:
         """Seeds of one worker's envs, from the run's seed and the worker's place."""
         if mode not in _MODES:
             raise ConfigError(f"mode must be one of {_MODES}, got {mode!r}")
         return derive_seeds([self.seed, index_parent, index_worker, _MODES.index(mode)], self.vec_env_size)
+
+    def env_fns(self) -> list[EnvBuilder]:
+        """What makes each single env of a worker; none where there are no single envs."""
+        return env_fns_of(self.kind, self._plan(self.vec_env_size))
 
     def spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
         """Observation and action space of one env."""

@@ -30,7 +30,7 @@ def require_ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise ConfigError(
-            'remote workers need the extra \'ray\': pip install "recollect[ray]"; '
+            "remote workers need the extra 'ray': pip install \"recollect[ray]\"; "
             "or use no remote workers, which trains in this process"
         ) from error
 
@@ -52,6 +52,10 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     """
     ray = require_ray()
     if ray.is_initialized():
+        if runtime_env:
+            _LOG.warning(
+                "this process is part of a Ray cluster already, so runtime_env has no effect: give it to ray.init"
+            )
         return False
     options: dict[str, Any] = {"runtime_env": dict(runtime_env)} if runtime_env else {}
     if address is None:
@@ -80,10 +84,16 @@ def put(value: Any) -> Any:
 def ready(references: Sequence[Any], timeout_s: float) -> list[Any]:
     """Wait until at least one of the references has come to its end, or `timeout_s` have passed."""
     ray = require_ray()
-    found, rest = ray.wait(list(references), num_returns=1, timeout=timeout_s, fetch_local=False)
+    found, rest = ray.wait(list(references), num_returns=1, timeout=timeout_s)
     if found and rest:
-        found += ray.wait(rest, num_returns=len(rest), timeout=0, fetch_local=False)[0]
+        found += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
     return list(found)
+
+
+def all_ready(references: Sequence[Any], timeout_s: float) -> None:
+    """Wait until all of the references have come to their ends, or `timeout_s` have passed."""
+    if references:
+        require_ray().wait(list(references), num_returns=len(references), timeout=timeout_s)
 
 
 def outcome(reference: Any, timeout_s: float | None = None) -> Outcome:
@@ -99,6 +109,21 @@ def own_words(error: BaseException) -> str:
     """What a worker itself said of an error: its traceback, or why it died."""
     traceback: str | None = getattr(error, "traceback_str", None)
     return traceback or str(error)
+
+
+def in_short(error: BaseException) -> str:
+    """What happened, in one line."""
+    cause = cause_of(error)
+    if cause is not error:
+        return f"{type(cause).__name__}: {str(cause).splitlines()[0] if str(cause) else 'no message'}"
+    if is_build_failure(error):
+        return str(error).strip().splitlines()[-1]
+    return str(error).split(". ")[0].split("\n")[0].strip() or type(error).__name__
+
+
+def is_build_failure(error: BaseException) -> bool:
+    """Whether a worker's constructor raised."""
+    return bool(getattr(error, "actor_init_failed", False))
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -122,3 +147,8 @@ def nodes() -> list[dict[str, float]]:
 def free_resources() -> dict[str, float]:
     """Resources of the whole cluster that nobody holds now, by name."""
     return dict(require_ray().available_resources())
+
+
+def node_address() -> str:
+    """Address of the node that this process is on."""
+    return str(require_ray().util.get_node_ip_address())

@@ -29,7 +29,12 @@ def default_resources() -> dict[str, Any]:
     return dict(_WISHES)
 
 
-def resolve(given: Mapping[str, Any] | None, num_workers: int, nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+def resolve(
+    given: Mapping[str, Any] | None,
+    num_workers: int,
+    nodes: Sequence[Mapping[str, float]],
+    free: Mapping[str, float],
+) -> dict[str, Any]:
     """Decide what each of the workers asks for.
 
     What is given is taken as it is, and refused at once if no node can ever satisfy it. Where nothing is
@@ -43,12 +48,14 @@ def resolve(given: Mapping[str, Any] | None, num_workers: int, nodes: Sequence[M
         Workers that are to share the cluster.
     nodes : sequence of mappings
         Resources of each node, by the cluster's names.
+    free : mapping
+        What nobody holds now, of all nodes together.
     """
     if given is not None:
         found = dict(given)
         check_feasible(found, nodes)
         return found
-    return {name: _affordable(name, wish, num_workers, nodes) for name, wish in _WISHES.items()}
+    return {name: _affordable(name, num_workers, nodes, free) for name in _WISHES}
 
 
 def check_feasible(resources: Mapping[str, Any], nodes: Sequence[Mapping[str, float]]) -> None:
@@ -70,12 +77,14 @@ def check_feasible(resources: Mapping[str, Any], nodes: Sequence[Mapping[str, fl
     )
 
 
-def _affordable(name: str, wish: float, num_workers: int, nodes: Sequence[Mapping[str, float]]) -> float:
-    """The most that all workers can have at the same time, whatever the nodes' sizes, but at most `wish`."""
+def _affordable(name: str, num_workers: int, nodes: Sequence[Mapping[str, float]], free: Mapping[str, float]) -> float:
+    """The most that all workers can have at the same time, whatever the nodes' sizes, but at most the default."""
     amounts = [node.get(_CLUSTER_NAMES[name], 0.0) for node in nodes]
-    shares = {amount / count for amount in amounts for count in range(1, num_workers + 1)} | {wish}
-    fitting = (share for share in shares if 0 < share <= wish and _num_fitting(amounts, share) >= num_workers)
-    share = max(fitting, default=0.0)
+    most = min(_WISHES[name], free.get(_CLUSTER_NAMES[name], 0.0) / num_workers)
+    shares = {amount / count for amount in amounts for count in range(1, num_workers + 1)} | {most}
+    share = max(
+        (each for each in shares if 0 < each <= most and _num_fitting(amounts, each) >= num_workers), default=0.0
+    )
     if name in (MEMORY, OBJECT_STORE_MEMORY):
         return int(share)
     return int(share) if share >= 1 else math.floor(share / _UNIT) * _UNIT

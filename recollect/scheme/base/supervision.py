@@ -86,30 +86,46 @@ class Pulse:
         The worker.
     supervision : Supervision
         How long it may be silent.
+
+    Attributes
+    ----------
+    progress : int or None
+        Its latest sign of life.
     """
 
     def __init__(self, handle: Any, supervision: Supervision) -> None:
         self._handle = handle
         self._supervision = supervision
+        self.progress: int | None = None
         self._question: Any = None
-        self._progress: int | None = None
-        self._moved = time.monotonic()
+        self._looked = time.monotonic()
+        self._silent_s = 0.0
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds that the worker may be silent now."""
+        return self._supervision.build_timeout_s if self.progress is None else self._supervision.timeout_s
 
     def rest(self) -> None:
         """Begin to count anew: the worker had nothing to do until now."""
-        self._moved = time.monotonic()
+        self._silent_s = 0.0
 
     def is_silent(self) -> bool:
-        """Whether the worker, which has something to do, has not moved for too long; never waits for it."""
-        if self._question is None:
-            self._question = self._handle.progress.options(concurrency_group=engine.CONTROL_GROUP).remote()
-        elif engine.ready([self._question], 0.0):
+        """Look whether the worker, which has something to do, has not moved for too long; never waits for it.
+
+        Only time in which it is looked at regularly counts.
+        """
+        now = time.monotonic()
+        self._silent_s += min(now - self._looked, 2 * self._supervision.look_every_s)
+        self._looked = now
+        if self._question is not None and engine.ready([self._question], 0.0):
             self._hear(engine.outcome(self._question))
             self._question = None
-        limit = self._supervision.build_timeout_s if self._progress is None else self._supervision.timeout_s
-        return time.monotonic() - self._moved > limit
+        if self._question is None:
+            self._question = self._handle.progress.options(concurrency_group=engine.CONTROL_GROUP).remote()
+        return self._silent_s > self.limit_s
 
     def _hear(self, answer: engine.Outcome) -> None:
-        if answer.error is None and answer.value != self._progress:
-            self._progress = answer.value
-            self._moved = time.monotonic()
+        if answer.error is None and answer.value != self.progress:
+            self.progress = answer.value
+            self._silent_s = 0.0

@@ -1,11 +1,12 @@
 """`WorkerSet`: workers of one kind in processes of their own, kept alive."""
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from recollect.errors import ConfigError, WorkerError
+from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
 from recollect.scheme.base.supervision import Pulse, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
@@ -21,7 +22,7 @@ class Call(NamedTuple):
     """A call that a worker was given: the reference of its result, and which worker in which life."""
 
     reference: Any
-    index: int
+    worker: int
     epoch: int
 
 
@@ -98,14 +99,15 @@ class WorkerSet:
         self._members: dict[int, _Member] = {}
         self._restarts = RestartLog(self.supervision)
         self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
-        self._first_epoch = 0
+        self._next_look = 0.0
+        self._num_lives: Counter[int] = Counter()
         if num_workers:
             engine.connect()
             self.remote_config = resources.resolve(
-                worker_remote_config, max(num_workers, num_sharing or 0), engine.nodes()
+                worker_remote_config, max(num_workers, num_sharing or 0), engine.nodes(), engine.free_resources()
             )
             for index in range(num_workers):
-                self._members[index] = self._create(index, self._first_epoch, self.remote_config)
+                self._members[index] = self._create(index, self.remote_config)
 
     @property
     def num_workers(self) -> int:
@@ -126,6 +128,11 @@ class WorkerSet:
     def restarts(self) -> dict[int, int]:
         """Restarts of each worker so far, by its index; 0 is left out."""
         return dict(self._restarts.counts)
+
+    @property
+    def progress(self) -> int:
+        """A number that moves on while workers give signs of life, or are built anew."""
+        return sum(member.pulse.progress or 0 for member in self._members.values()) + self.num_restarts
 
     def epoch(self, index: int) -> int:
         """Which of its lives a worker is in."""
@@ -152,15 +159,14 @@ class WorkerSet:
         """Wait until at least one of the calls has ended, and return how; in the order of `calls`.
 
         A worker that died, raised an error, or was silent for too long is built anew. Too many of them
-        end the run with a `WorkerError` in the words of the worker.
+        end the run with a `WorkerError` in the words of the worker, and so does one that could never be built.
         """
         references = [call.reference for call in calls]
         while True:
-            found = engine.ready(references, self.supervision.look_every_s)
+            found = set(engine.ready(references, self.supervision.look_every_s))
+            self._look_after(call for call in calls if call.reference not in found)
             if found:
                 return [self._answer(call) for call in calls if call.reference in found]
-            for index in {call.index for call in calls if self._is_current(call)}:
-                self._look_after(self._members[index])
 
     def wait_all(self, calls: Iterable[Call]) -> list[Answer]:
         """Wait until all of the calls have ended, and return how; in the order of `calls`."""
@@ -173,8 +179,10 @@ class WorkerSet:
             pending = [call for call in pending if call.reference not in ended]
         return sorted(answers, key=lambda answer: order[answer.call.reference])
 
-    def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None) -> None:
-        """Have every worker do something, and wait until all have; those built later do it too.
+    def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None, is_kept: bool = True) -> None:
+        """Have every worker do something, and wait until all have.
+
+        A worker that dies meanwhile is asked once more. What a worker refuses twice is a `WorkerError`.
 
         Parameters
         ----------
@@ -183,21 +191,26 @@ class WorkerSet:
         *args
             Its arguments.
         key : tuple, optional
-            What is changed by it: a later change of the same replaces this one. By default the method
-            and its first argument.
+            What is changed by it: a later change of the same replaces this one. By default the method and its
+            first argument.
+        is_kept : bool
+            Whether workers that are built later do it too.
         """
-        key = key or (method, *args[:1])
-        self._changes.pop(key, None)
-        self._changes[key] = (method, args)
-        for answer in self.wait_all([self.call(index, method, *args) for index in self._members]):
-            if answer.error is not None and isinstance(engine.cause_of(answer.error), ConfigError):
-                del self._changes[key]
-                raise WorkerError(
-                    f"worker {answer.call.index} refused {method}{args}:\n{engine.own_words(answer.error)}"
-                ) from engine.cause_of(answer.error)
+        failed = self._failures(self._members, method, args)
+        failed = self._failures([answer.call.worker for answer in failed], method, args)
+        for answer in failed:
+            error = answer.error
+            assert error is not None
+            raise WorkerError(
+                f"worker {answer.call.worker} cannot do {method}:\n{engine.own_words(error)}"
+            ) from engine.cause_of(error)
+        if is_kept:
+            key = key or (method, *args[:1])
+            self._changes.pop(key, None)
+            self._changes[key] = (method, args)
 
-    def forget_changes(self, method: str) -> None:
-        """Have workers that are built later not repeat earlier calls of `method`."""
+    def forget_changes(self, method: str | None) -> None:
+        """Have workers that are built later not repeat earlier broadcasts of `method`."""
         self._changes = {key: change for key, change in self._changes.items() if change[0] != method}
 
     def add(self, num_workers: int = 1) -> list[int]:
@@ -206,19 +219,12 @@ class WorkerSet:
         first = max(self._members, default=-1) + 1
         added = list(range(first, first + num_workers))
         for index in added:
-            self._members[index] = self._create(index, self._first_epoch, self._affordable_config(num_workers))
+            self._members[index] = self._create(index, self._affordable_config(num_workers))
         return added
 
     def remove(self, index: int) -> None:
         """End a worker; what it was given and has not returned is lost."""
         _end([self._members.pop(index).handle])
-
-    def renew(self, epoch: int) -> None:
-        """Build all workers anew as lives that begin with `epoch`, for a run that goes on from a checkpoint."""
-        self._first_epoch = epoch
-        for index, member in self._members.items():
-            engine.kill(member.handle)
-            self._members[index] = self._create(index, epoch, self.remote_config)
 
     def stop(self) -> None:
         """End all workers."""
@@ -226,9 +232,19 @@ class WorkerSet:
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
 
-    def _create(self, index: int, epoch: int, config: Mapping[str, Any]) -> _Member:
+    def _failures(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> list[Answer]:
+        """Have some workers do something; returns the answers of those that could not."""
+        answers = self.wait_all([self.call(index, method, *args) for index in indices])
+        return [answer for answer in answers if answer.error is not None]
+
+    def _create(self, index: int, config: Mapping[str, Any]) -> _Member:
+        """Build a worker; no two lives of the same index have the same epoch."""
+        epoch = self._num_lives[index]
+        self._num_lives[index] += 1
         strategy = "SPREAD" if self._placement == "SPREAD" else "DEFAULT"
-        remote_class = self.worker_class.as_remote(**{"scheduling_strategy": strategy, **config})
+        # Ray's scheduler breaks down when an actor gives a share of the object store back, so none is asked for.
+        asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
+        remote_class = self.worker_class.as_remote(**{"scheduling_strategy": strategy, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
         for method, args in self._changes.values():
             getattr(handle, method).remote(*args)
@@ -238,24 +254,30 @@ class WorkerSet:
         """Resources of a worker that joins later: those given, or what is left of the cluster."""
         if not self._is_default_config:
             return self.remote_config
-        return resources.resolve(None, num_workers, [engine.free_resources()])
+        return resources.resolve(None, num_workers, engine.nodes(), engine.free_resources())
 
     def _is_current(self, call: Call) -> bool:
-        return call.index in self._members and self._members[call.index].epoch == call.epoch
+        return call.worker in self._members and self._members[call.worker].epoch == call.epoch
 
-    def _look_after(self, member: _Member) -> None:
-        """End a worker that has been silent for too long; its calls end with an error then."""
-        if member.reason is None and member.pulse.is_silent():
-            member.reason = WorkerError(
-                f"worker {member.index} has given no sign of life for {self.supervision.timeout_s:g} s while it had "
-                "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
-            )
-            engine.kill(member.handle)
+    def _look_after(self, calls: Iterable[Call]) -> None:
+        """From time to time, end those workers that are silent for too long; their calls end with an error then."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + self.supervision.look_every_s / 2
+        for index in {call.worker for call in calls if self._is_current(call)}:
+            member = self._members[index]
+            if member.reason is None and member.pulse.is_silent():
+                member.reason = WorkerError(
+                    f"worker {member.index} has given no sign of life for {member.pulse.limit_s:g} s while it had "
+                    "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
+                )
+                engine.kill(member.handle)
 
     def _answer(self, call: Call) -> Answer:
         value, error = engine.outcome(call.reference)
         if self._is_current(call):
-            member = self._members[call.index]
+            member = self._members[call.worker]
             member.num_calls -= 1
             if error is not None:
                 self._rebuild(member, member.reason or error)
@@ -263,23 +285,18 @@ class WorkerSet:
 
     def _rebuild(self, member: _Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"
+        if member.epoch == 0 and engine.is_build_failure(error):
+            raise WorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
         self._restarts.add(name, member.index, error)
-        _LOG.warning("%s failed and is built anew (%s)", name, _last_line(engine.own_words(error)))
+        _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
         engine.kill(member.handle)
-        config = self._affordable_config(1)
-        self._members[member.index] = self._create(member.index, member.epoch + 1, config)
+        self._members[member.index] = self._create(member.index, self._affordable_config(1))
 
 
 def _end(handles: Iterable[Any]) -> None:
     """Let workers release what they hold, then end their processes."""
     handles = list(handles)
     farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]
-    for farewell in farewells:
-        with suppress(TimeoutError):
-            engine.outcome(farewell, _STOP_TIMEOUT_S)
+    engine.all_ready(farewells, _STOP_TIMEOUT_S)
     for handle in handles:
         engine.kill(handle)
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "no message"

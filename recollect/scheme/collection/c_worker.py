@@ -11,9 +11,13 @@ from recollect import keys
 from recollect.agent.envs.step import Step
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.absent_envs import AbsentEnvs
+from recollect.scheme.collection.codec import pack
 from recollect.scheme.collection.components import REPLACEMENTS
 from recollect.scheme.collection.episodes import EpisodeHistory, EpisodeLog
 from recollect.scheme.collection.evaluation import Evaluation, evaluate
+from recollect.scheme.collection.slices import Slice, SliceRecorder, expand
+from recollect.scheme.weights import unpack_weights
 
 Factory = Callable[..., Any]
 Info = dict[str, Any]
@@ -21,6 +25,10 @@ Info = dict[str, Any]
 _TEST: Final = "test"
 _COUNTERS: Final = ("num_steps", "num_steps_lost", "iter", "actor_version")
 _EPISODES: Final = "episodes"
+
+# In the info of a slice: the episodes that ended, and how often an env has failed so far.
+ENDED: Final = "ended"
+ENV_FAILURES: Final = "env_failures"
 
 
 class CWorker(Worker):
@@ -45,6 +53,11 @@ class CWorker(Worker):
         Weights of the actor to begin with.
     device : torch.device or str, optional
         Where to compute; by default a GPU if there is one.
+    epoch : int
+        Which life of the worker with this index it is.
+    collects : bool
+        Whether the worker acts in train environments itself. If not, it is the learner's: other workers do,
+        and its storage takes in what they send.
 
     Attributes
     ----------
@@ -80,6 +93,9 @@ class CWorker(Worker):
         test_envs_factory: Factory | None = None,
         initial_weights: Mapping[str, torch.Tensor] | None = None,
         device: torch.device | str | None = None,
+        *,
+        epoch: int = 0,
+        collects: bool = True,
     ) -> None:
         super().__init__(index_worker)
         self.index_parent = index_parent
@@ -92,8 +108,17 @@ class CWorker(Worker):
         self.num_steps_lost = 0
         self.episodes = EpisodeHistory()
         self.last_evaluation: Evaluation | None = None
+        self.epoch = epoch
+        self.collects = collects
+        self.obs: Any = None
+        self.rhs: Any = None
+        self.done: Any = None
         self._heard: set[str] = set()
         self._is_mid_step = False
+        self._version: int | None = None
+        self._num_recorded = 0
+        self._has_joined = False
+        self._num_steps_elsewhere = 0
         self.algo_factory = algo_factory
         self.train_envs_factory = train_envs_factory
         self.envs_train = self.make_envs(train_envs_factory)
@@ -129,19 +154,38 @@ class CWorker(Worker):
         info : dict
             Time spent and steps taken, and the episodes that ended.
         """
-        num_before = self.num_steps
-        col_time, _ = self.collect_train_data(listen_to=listen_to)
-        data = self.storage.get_all_buffer_data(data_to_cpu)
-        self.storage.reset()
-        episodes = self.episodes.take_new()
-        info: Info = {
-            keys.COLLECTION: {"time_s": col_time, "num_steps": self.num_steps - num_before},
-            keys.EPISODES: {
-                keys.TRAIN_REWARD: [episode.total_reward for episode in episodes],
-                keys.EPISODE_LENGTH: [episode.num_steps for episode in episodes],
-            },
-        }
-        return data, info
+        recorder = SliceRecorder(self.update_every)
+        info = self._collect_into(recorder, listen_to)
+        return expand(recorder.take()), info
+
+    def collect_slice(
+        self, weights: Mapping[str, np.ndarray], version: int, num_run_steps: int, listen_to: Collection[str] = ()
+    ) -> Slice:
+        """Collect for one update stage, as a worker of a set does; the storage is not touched.
+
+        Parameters
+        ----------
+        weights : dict of arrays
+            What to act with.
+        version : int
+            Which version of the weights it is.
+        num_run_steps : int
+            Steps that the run has collected so far, over all workers.
+        listen_to : collection of str
+            Words that, once heard, end the collection early.
+        """
+        if version != self._version:
+            self.set_weights(unpack_weights(weights))
+            self._version = self.actor_version = version
+        self.follow_run(num_run_steps)
+        recorder = SliceRecorder(self.update_every)
+        first_step = self._num_recorded
+        info = self._collect_into(recorder, listen_to)
+        self._num_recorded += len(recorder)
+        arrays = recorder.take()
+        packed = pack(arrays) if self.compress_data_to_send else None
+        source = (self.index_parent, self.index_worker)
+        return Slice(source, self.epoch, first_step, version, {} if packed else arrays, info, packed)
 
     def collect_train_data(self, num_steps: int | None = None, listen_to: Collection[str] = ()) -> tuple[float, float]:
         """Step the train environments and store what happens.
@@ -160,23 +204,30 @@ class CWorker(Worker):
         train_perf : float
             Mean return of recent episodes, NaN before the first one ends.
         """
-        if self.envs_train is None:
-            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
         begin = time.perf_counter()
-        if self._is_mid_step:
-            self._begin_anew()
-        num_steps = self.update_every if num_steps is None else num_steps
-        for number in range(num_steps):
-            if self._heard and number >= self.fraction_samples * num_steps and self._heard.intersection(listen_to):
-                break
-            self._take_step()
-        self._heard.clear()
-        self.iter += 1
+        self._take_steps(self.storage, self.update_every if num_steps is None else num_steps, listen_to)
         return time.perf_counter() - begin, self.episodes.mean_return
 
     def hear(self, word: str) -> None:
         """Take in a word from outside; a collection that listens to it ends early."""
         self._heard.add(word)
+
+    def follow_run(self, num_run_steps: int) -> None:
+        """Take into account what other workers have collected: random steps and schedules are those of the run.
+
+        A worker that joins a run on its way does not begin with what was seen at the beginning.
+        """
+        if not self._has_joined and num_run_steps:
+            self.envs_train.reseed(num_run_steps)
+            self._seed_actor(self.actor, num_run_steps)
+            self.begin_episodes()
+        self._has_joined = True
+        before = max(0, self.num_steps + self._num_steps_elsewhere - self.algo.start_steps)
+        # What this worker has sent may not have been counted yet.
+        self._num_steps_elsewhere = max(self._num_steps_elsewhere, num_run_steps - self.num_steps)
+        after = max(0, self.num_steps + self._num_steps_elsewhere - self.algo.start_steps)
+        if after > before:
+            self.algo.num_acted += after - before
 
     def evaluate(self) -> float:
         """Test the present actor, without exploration, and return the mean return; see `last_evaluation`."""
@@ -220,16 +271,20 @@ class CWorker(Worker):
         """Create an actor; every worker's explores in its own way, the first one's as the factory says."""
         actor = factory(self.device)
         if self.index_worker or self.index_parent:
-            entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker]
-            actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+            self._seed_actor(actor)
         return actor
 
     def make_envs(self, factory: Factory | None, *mode: str) -> Any:
         """Create environments that are seeded for this worker; None without a factory."""
-        return None if factory is None else factory(self.device, self.index_worker, self.index_parent, *mode)
+        if factory is None:
+            return None
+        place = (self.device, self.index_worker, self.index_parent, *mode)
+        return factory(*place) if self.collects or mode else AbsentEnvs.of(factory, *place)
 
     def begin_episodes(self) -> None:
-        """Begin an episode in every train environment."""
+        """Begin an episode in every train environment, if they are here."""
+        if not self.collects:
+            return
         self.obs, self.rhs, self.done = self.actor.actor_initial_states(self.envs_train.reset())
         self._log = EpisodeLog(self.envs_train.num_envs)
         self._is_mid_step = False
@@ -252,6 +307,22 @@ class CWorker(Worker):
             if envs is not None:
                 envs.close()
 
+    def _collect_into(self, recorder: SliceRecorder, listen_to: Collection[str]) -> Info:
+        """Collect for one update stage, and say what else there is to know of it."""
+        num_before, begin = self.num_steps, time.perf_counter()
+        self._take_steps(recorder, self.update_every, listen_to)
+        elapsed_s = time.perf_counter() - begin
+        episodes = self.episodes.take_new()
+        return {
+            keys.COLLECTION: {"time_s": elapsed_s, "num_steps": self.num_steps - num_before},
+            keys.EPISODES: {
+                keys.TRAIN_REWARD: [episode.total_reward for episode in episodes],
+                keys.EPISODE_LENGTH: [episode.num_steps for episode in episodes],
+            },
+            ENDED: episodes,
+            ENV_FAILURES: self.envs_train.num_failures,
+        }
+
     def _begin_anew(self) -> None:
         """Replace the train environments after a step was interrupted: nobody knows how far it came."""
         assert self.train_envs_factory is not None
@@ -259,22 +330,40 @@ class CWorker(Worker):
         self.envs_train.reseed(self.num_steps)
         self.begin_episodes()
 
-    def _take_step(self) -> None:
-        """Act once in every train environment, and store what happened."""
+    def _seed_actor(self, actor: Any, *numbers: int) -> None:
+        entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker, *numbers]
+        actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+
+    def _take_steps(self, into: Any, num_steps: int, listen_to: Collection[str]) -> None:
+        """Take `num_steps` steps, or fewer if a word is heard that ends it."""
+        if self.envs_train is None:
+            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
+        if self._is_mid_step:
+            self._begin_anew()
+        for number in range(num_steps):
+            if self._heard and number >= self.fraction_samples * num_steps and self._heard.intersection(listen_to):
+                break
+            self._take_step(into)
+        self._heard.clear()
+        self.iter += 1
+
+    def _take_step(self, into: Any) -> None:
+        """Act once in every train environment, and put what happened into a storage or recorder."""
         self._is_mid_step = True
         action, clipped_action, rhs, other = self._act()
         step = self.envs_train.step(clipped_action)
         ended = step.terminated | step.truncated
-        self.storage.insert_transition(self._sample(step, ended, action, other))
+        into.insert_transition(self._sample(step, ended, action, other))
         self.actor.observe(self.obs, step.reward, ended, self.algo.gamma)
-        self._count(step, ended)
+        self._count(step, ended, into)
         self.obs, self.rhs = step.obs, rhs
         self.done = torch.from_numpy(step.begins.astype(np.float32)).to(self.device)
         self._is_mid_step = False
+        self.tick()
 
     def _act(self) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
-        is_random = self.num_steps < self.algo.start_steps
+        is_random = self.num_steps + self._num_steps_elsewhere < self.algo.start_steps
         rhs, other = self.rhs, {}
         if not is_random or self.actor.is_recurrent:
             action, clipped_action, rhs, other = self.algo.acting_step(self.obs, self.rhs, self.done)
@@ -304,11 +393,11 @@ class CWorker(Worker):
             sample[keys.CUT] = step.cut
         return sample
 
-    def _count(self, step: Step, ended: np.ndarray) -> None:
+    def _count(self, step: Step, ended: np.ndarray, into: Any) -> None:
         num_skipped = 0 if step.skip is None else int(np.count_nonzero(step.skip))
         self.num_steps += len(ended) - num_skipped
         episodes = self._log.follow(step, ended)
         if episodes:
             self.episodes.add(episodes)
-            if hasattr(self.storage, "handle_end_of_episode"):
-                self.storage.handle_end_of_episode()
+            if hasattr(into, "handle_end_of_episode"):
+                into.handle_end_of_episode()

@@ -14,6 +14,7 @@ Factory = Callable[..., Any]
 def _replace_actor(worker: "CWorker", factory: Factory) -> None:
     """The algorithm is created anew with it, because its optimisers hold the weights."""
     worker.actor = worker.make_actor(factory)
+    worker.actor_version += 1
     worker.storage.actor = worker.actor
     _replace_algo(worker, worker.algo_factory)
     worker.begin_episodes()

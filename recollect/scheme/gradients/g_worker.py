@@ -1,9 +1,7 @@
 """`GWorker`: turns what was collected into gradients."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,13 @@ from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_s
 from recollect.errors import NotFiniteError
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.learned import Learned, put_learned, put_state, take_state
+from recollect.scheme.gradients.learned import Learned, put_learned, put_state
 from recollect.scheme.gradients.moments import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.limiter import ReplayRatio
 
 Info = dict[str, Any]
 Factory = Callable[..., Any]
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -53,6 +49,14 @@ class GradientReply:
     status: GradientStatus | None = None
     failure: str | None = None
     batch: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Revival:
+    """Where a worker goes on from: what was learned, see `take_state`, and how its collection stood."""
+
+    learned: dict[str, Any]
+    collection: dict[str, Any]
 
 
 class GWorker(Worker):
@@ -105,6 +109,7 @@ class GWorker(Worker):
         self._num_left = 0
         self._num_computed = 0
         self._seen: Sums = {}
+        self._snapshots: dict[Path, StorageSnapshot] = {}
 
     @property
     def algo(self) -> Any:
@@ -122,11 +127,12 @@ class GWorker(Worker):
         What an on-policy algorithm has learned from is let go first, and so is what is left of a stage
         that was interrupted.
         """
+        self.algo.num_collectors = max(1, self.col_workers.num_workers)
         if self.algo.is_on_policy:
             self.storage.reset()
-        num_before = self.col_worker.num_steps
+        num_before, counts = self.col_worker.num_steps, self._may_learn()
         elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
-        if self._limiter is not None:
+        if self._limiter is not None and counts:
             self._limiter.collected(self.col_worker.num_steps - num_before)
         return elapsed_s
 
@@ -142,15 +148,24 @@ class GWorker(Worker):
         storage.before_gradients()
         news = self._news()
         for batch in self._batches():
-            self.col_workers.collection.before_update()
             info = self._gradients_of(batch) | news
             news = {}
             if self._limiter is not None:
                 self._limiter.updated()
             yield storage.after_gradients(batch, info)
 
-    def advance(self, learned: Learned) -> GradientReply:
-        """Compute the gradients of the next batch with the given weights; collects first if a stage begins."""
+    def advance(self, learned: Learned, revival: Revival | None = None) -> GradientReply:
+        """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
+
+        Parameters
+        ----------
+        learned : Learned
+            The weights.
+        revival : Revival, optional
+            Where to go on from first, if the worker takes the place of one that is gone.
+        """
+        if revival is not None:
+            self.go_on(revival)
         self._learn_from(learned)
         try:
             row, info = self._next_row()
@@ -170,46 +185,30 @@ class GWorker(Worker):
             storage.max_size * self.col_worker.envs_train.num_envs,
             storage.num_bytes,
             self.col_workers.collection.num_env_failures,
-            self.col_workers.collection.metrics(),
+            tuple(self.col_workers.collection.reports()),
         )
 
     def progress(self) -> int:
         """A number that moves as long as the worker does something."""
-        return self._num_computed + int(self.col_workers.collection.progress())
+        return super().progress() + self._num_computed + int(self.col_workers.collection.progress())
 
-    def state(self) -> dict[str, Any]:
-        """All that it takes to learn on elsewhere, but for the storage."""
-        return take_state(self.algo)
-
-    def revive(self, state: Mapping[str, Any], collection: Mapping[str, Any], *, with_chance: bool = False) -> None:
-        """Go on in place of a worker that is gone, whose storage is lost.
-
-        Parameters
-        ----------
-        state : dict
-            What has been learned, see `state`.
-        collection : dict
-            Where the collection stood, see `CWorker.state`.
-        with_chance : bool
-            Draw the same random numbers in learning.
-        """
-        put_state(self.algo, state, with_chance=with_chance)
-        self.col_worker.load_state({**collection, "num_steps_lost": collection["num_steps"]})
+    def go_on(self, revival: Revival) -> None:
+        """Go on from where another worker stood, or this one in an earlier life."""
+        put_state(self.algo, revival.learned, with_chance=False)
+        self.col_worker.load_state(revival.collection)
         self._stage = None
 
-    def save_storage(self, folder: str | PathLike[str]) -> None:
+    def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
-        StorageSnapshot(folder).save(self.storage)
+        self._snapshot_in(folder).save(self.storage)
 
-    def load_storage(self, folder: str | PathLike[str]) -> None:
+    def load_storage(self, folder: Path) -> None:
         """Fill the storage from a folder, if it holds one; else learning waits for `start_steps` new steps."""
-        snapshot = StorageSnapshot(folder)
+        snapshot = self._snapshot_in(folder)
         if snapshot.exists:
             snapshot.load(self.storage)
             cut_streams(self.storage)
-            self.col_worker.num_steps_lost = 0
         else:
-            _LOG.warning("there is no replay in %s, the worker %d begins with none", Path(folder), self.index_worker)
             self.col_worker.num_steps_lost = self.col_worker.num_steps
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
@@ -236,6 +235,9 @@ class GWorker(Worker):
     def stop(self) -> None:
         """Stop the workers that collect."""
         self.col_workers.stop()
+
+    def _snapshot_in(self, folder: Path) -> StorageSnapshot:
+        return self._snapshots.setdefault(folder, StorageSnapshot(folder))
 
     def _may_learn(self) -> bool:
         num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost

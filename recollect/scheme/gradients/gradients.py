@@ -20,6 +20,17 @@ class Gradient(NamedTuple):
     info: Info
 
 
+class GradientsReport(NamedTuple):
+    """What is known of remote gradient workers: how many, restarts, and how far behind recent gradients were.
+
+    The lag of a gradient is the number of updates that were applied since its weights were sent.
+    """
+
+    num_workers: int = 0
+    num_restarts: int = 0
+    lags: tuple[int, ...] = ()
+
+
 class Gradients(ABC):
     """Gradient workers, here or elsewhere, as the one sees them who applies updates.
 
@@ -27,17 +38,19 @@ class Gradients(ABC):
     ----------
     col_worker : CWorker
         The worker in this process that has the actor and the algorithm that learn, and that evaluates.
-    offending_batch : dict or None
-        The batch whose loss was not finite, if there was one.
     """
 
     col_worker: Any
-    offending_batch: dict[str, Any] | None
 
     @property
     def algo(self) -> Any:
         """The algorithm that updates are applied to."""
         return self.col_worker.algo
+
+    @property
+    @abstractmethod
+    def offending_batch(self) -> dict[str, Any] | None:
+        """The batch whose loss was not finite, if there was one."""
 
     @abstractmethod
     def stage(self) -> Iterator[Gradient]:
@@ -46,13 +59,18 @@ class Gradients(ABC):
         Each is to be applied before the next one is asked for.
         """
 
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """Transitions collected, over all workers."""
+
     @abstractmethod
     def status(self) -> GradientStatus:
         """How the collection stands, over all workers."""
 
     @abstractmethod
-    def metrics(self) -> dict[str, float]:
-        """Numbers on the gradient workers themselves, by name."""
+    def report(self) -> GradientsReport:
+        """What is known of the gradient workers that are elsewhere."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -106,15 +124,10 @@ class LocalGradients(Gradients):
 
     def __init__(self, worker: GWorker) -> None:
         self.worker = worker
+        self.col_worker = worker.col_worker
 
     @property
-    def col_worker(self) -> Any:  # type: ignore[override]
-        """The worker that collects, or that the collectors report to."""
-        return self.worker.col_worker
-
-    @property
-    def offending_batch(self) -> dict[str, Any] | None:  # type: ignore[override]
-        """The batch whose loss was not finite, if there was one."""
+    def offending_batch(self) -> dict[str, Any] | None:
         return self.worker.offending_batch
 
     def stage(self) -> Iterator[Gradient]:
@@ -122,11 +135,15 @@ class LocalGradients(Gradients):
         for info in self.worker.compute_gradients():
             yield Gradient(None, info)
 
+    @property
+    def num_steps(self) -> int:
+        return int(self.col_worker.num_steps)
+
     def status(self) -> GradientStatus:
         return self.worker.status()
 
-    def metrics(self) -> dict[str, float]:
-        return {}
+    def report(self) -> GradientsReport:
+        return GradientsReport()
 
     def state(self) -> dict[str, Any]:
         state: dict[str, Any] = self.col_worker.state()

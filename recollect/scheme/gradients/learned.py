@@ -20,16 +20,20 @@ class Learned:
         Weights by name. Arrays, because Ray reads them from its object store without a copy.
     version : int
         Updates that were applied to them.
+    num_learners : int
+        Workers whose gradients make one update together.
     """
 
     actor: Arrays
     multipliers: Arrays
     version: int
+    num_learners: int = 1
 
 
 def take_learned(algo: Any, version: int) -> Learned:
     """What an algorithm and its actor have learned; a copy."""
-    return Learned(_arrays(algo.actor.state_dict()), _arrays(algo.multipliers.state_dict()), version)
+    weights = _arrays(algo.actor.state_dict()), _arrays(algo.multipliers.state_dict())
+    return Learned(*weights, version, algo.num_learners)
 
 
 def put_learned(algo: Any, learned: Learned) -> None:
@@ -37,6 +41,7 @@ def put_learned(algo: Any, learned: Learned) -> None:
     algo.set_weights(_tensors(learned.actor))
     algo.multipliers.load_state_dict(_tensors(learned.multipliers))
     algo.num_updates = learned.version
+    algo.num_learners = learned.num_learners
 
 
 def take_state(algo: Any) -> dict[str, Any]:
@@ -65,6 +70,4 @@ def _arrays(tensors: Mapping[str, torch.Tensor]) -> Arrays:
 
 def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """Tensors of arrays, which may be read-only, as those in an object store are."""
-    return {
-        name: torch.from_numpy(array if array.flags.writeable else array.copy()) for name, array in arrays.items()
-    }
+    return {name: torch.from_numpy(array if array.flags.writeable else array.copy()) for name, array in arrays.items()}

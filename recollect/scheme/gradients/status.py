@@ -1,7 +1,7 @@
 """How the collection of a gradient worker stands, as a learner shows and saves it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -22,8 +22,8 @@ class GradientStatus:
         Transitions in its storage, how many there is room for, and the bytes that they take.
     num_env_failures : int
         Environments that were rebuilt after a failure.
-    metrics : dict
-        What its collection reports of its workers, by name.
+    reports : tuple of WorkerReport
+        What is known of each of its remote collectors.
     """
 
     collection: dict[str, Any]
@@ -31,7 +31,7 @@ class GradientStatus:
     num_most: int
     num_bytes: int
     num_env_failures: int
-    metrics: dict[str, float] = field(default_factory=dict)
+    reports: tuple[Any, ...] = ()
 
     @property
     def num_steps(self) -> int:
@@ -59,7 +59,7 @@ def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:
         sum(status.num_most for status in statuses),
         sum(status.num_bytes for status in statuses),
         sum(status.num_env_failures for status in statuses),
-        {name: value for status in statuses for name, value in status.metrics.items()},
+        tuple(report for status in statuses for report in status.reports),
     )
 
 

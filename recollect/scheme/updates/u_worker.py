@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.gradients import Gradients
 
 Info = dict[str, Any]
 
@@ -19,8 +19,8 @@ class UWorker(Worker):
     ----------
     index_worker : int
         Index of this worker.
-    grad_worker : GWorker
-        The worker that computes gradients for it.
+    gradients : Gradients
+        Where gradients come from.
 
     Attributes
     ----------
@@ -30,31 +30,31 @@ class UWorker(Worker):
         What is known of the latest ones.
     """
 
-    def __init__(self, index_worker: int, grad_worker: GWorker) -> None:
+    def __init__(self, index_worker: int, gradients: Gradients) -> None:
         super().__init__(index_worker)
-        self.grad_worker = grad_worker
+        self.gradients = gradients
         self.num_updates = 0
         self.recent_updates: deque[Info] = deque(maxlen=NUM_RECENT_UPDATES)
 
     def step(self) -> None:
         """Run one update stage: collect, then update as often as the algorithm says."""
-        self.grad_worker.collect()
-        for info in self.grad_worker.compute_gradients():
-            self.grad_worker.algo.apply_gradients()
-            self.grad_worker.col_worker.actor_version += 1
+        gradients = self.gradients
+        for values, info in gradients.stage():
+            gradients.algo.apply_gradients(values)
+            gradients.col_worker.actor_version += 1
             self.num_updates += 1
             self.recent_updates.append(info)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of updates, the algorithm's optimisers included."""
-        return {"num_updates": self.num_updates, "algorithm": self.grad_worker.algo.state()}
+        return {"num_updates": self.num_updates, "algorithm": self.gradients.algo.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
         self.num_updates = int(state["num_updates"])
-        self.grad_worker.algo.load_state(state["algorithm"])
+        self.gradients.algo.load_state(state["algorithm"])
         self.recent_updates.clear()
 
     def stop(self) -> None:
         """Stop the workers below."""
-        self.grad_worker.stop()
+        self.gradients.stop()

@@ -14,7 +14,7 @@ from recollect.cli.command import COMMANDS
 from recollect.cli.train import resolve_options
 
 ROOT = Path(__file__).parents[3]
-GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md")]
+GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md", "scaling.md")]
 COMMAND = re.compile(r"^(?:  )?(recollect (?:train|eval|resume|plot|list|bench)\b[^|]*?)(?:  .*)?$", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Numbers of steps and episodes in the guides, and those that are enough to see that the code runs.

@@ -34,6 +34,8 @@ def test_options_are_shown_as_they_are_set(recollect: Run) -> None:
     assert "actor.memory=none" in shown
     assert "actor.layer_norm=false" in shown
     assert "  seed=1" in shown
+    assert "scheme.num_col_workers=0" in shown
+    assert "scheme.col_mode=sync" in recollect("list", "options", "scheme").out
 
 
 @pytest.mark.parametrize("columns", ["40", "70", "200"])

@@ -20,6 +20,14 @@ def config(**more: Any) -> RunConfig:
         ({"storage": "replay"}, "SAC · uniform replay · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
         ({"num_envs": 4}, "SAC · PER · Pendulum-v1 · 4 envs · seed 1 · 1 thread · runs/x"),
         (
+            {"scheme_options": {"num_col_workers": 16, "col_mode": "async", "num_grad_workers": 1}},
+            "SAC · PER · Pendulum-v1 · 16 async collectors · 1 gradient worker · seed 1 · 1 thread · runs/x",
+        ),
+        (
+            {"scheme_options": {"num_grad_workers": 2, "update_mode": "decentralised"}},
+            "SAC · PER · Pendulum-v1 · 2 gradient workers · decentralised updates · seed 1 · 1 thread · runs/x",
+        ),
+        (
             {"storage_options": {"alpha": 0.6, "n_step": 3}, "actor_options": {"memory": "gru"}},
             "SAC · PER(alpha 0.6) · 3-step · GRU · Pendulum-v1 · seed 1 · 1 thread · runs/x",
         ),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, resolve
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
@@ -151,3 +152,47 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run
 
 def test_the_default_is_the_default_preset() -> None:
     assert resolve() == resolve(preset="pendulum-sac")
+
+
+def test_options_of_workers_reach_the_config() -> None:
+    words = (
+        *("sac", "HalfCheetah-v5", "--col-workers", "16", "--col-mode", "async", "--grad-workers", "2"),
+        *(
+            "--ray-address",
+            "auto",
+            "--col-resources",
+            "{num_cpus: 0.5, resources: {simulator: 1}}",
+            "--compress",
+            "true",
+        ),
+        *("--max-policy-lag", "4", "--set", "scheme.replay_ratio=0.5"),
+    )
+    options = resolve_options(make_parser().parse_args(words)).scheme_options
+    assert options == {
+        "num_col_workers": 16,
+        "col_mode": "async",
+        "num_grad_workers": 2,
+        "ray_address": "auto",
+        "col_resources": {"num_cpus": 0.5, "resources": {"simulator": 1}},
+        "compress": True,
+        "max_policy_lag": 4,
+        "replay_ratio": 0.5,
+    }
+
+
+def test_workers_that_make_no_sense_together_are_refused(recollect: Run) -> None:
+    outcome = recollect(*CARTPOLE, "--update-mode", "decentralised", *TINY)
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: decentralised updates need at least 2 gradient workers, got 0")
+    outcome = recollect("train", "ppo", "CartPole-v1", "--col-workers", "2", "--col-mode", "async", *TINY[:2])
+    assert outcome.code == 2
+    assert "use the storage 'vtrace'" in outcome.err
+
+
+def test_without_workers_ray_is_not_imported(tmp_path: Path) -> None:
+    script = (
+        "import sys; from recollect.cli import main; "
+        f"code = main({[*CARTPOLE, '--steps', '40', *TINY]!r}); "
+        "sys.exit(code or int('ray' in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, timeout=300)

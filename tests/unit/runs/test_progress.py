@@ -125,3 +125,53 @@ def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
     assert len(lines) == 2
     assert "20,000/20,000 steps" in lines[1]
     assert "\x1b" not in console.file.getvalue()
+
+
+WORKERS = {
+    metrics.WORKERS: 2,
+    metrics.WORKER_RESTARTS: 1,
+    metrics.POLICY_LAG: 1.2,
+    metrics.POLICY_LAG_MAX: 4,
+    metrics.WORKER_BYTES_PER_S: 11e6,
+    "workers/0.0/steps_per_s": 1500.0,
+    "workers/0.0/policy_lag": 1.0,
+    "workers/0.0/restarts": 0,
+    "workers/0.0/bytes_per_s": 6e6,
+    "workers/1.3/steps_per_s": 2440.0,
+    "workers/1.3/policy_lag": 1.4,
+    "workers/1.3/restarts": 1,
+    "workers/1.3/bytes_per_s": 5e6,
+}
+
+
+def test_workers_are_shown_all_together() -> None:
+    found = {metrics.STEPS_PER_S: 3940.0, **WORKERS}
+    line = "workers 2 · 3,940 steps/s · policy lag 1.2 (max 4) · restarts 1 · 11.0 MB/s"
+    assert progress.workers_line(found) == line
+    gradients = {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_RESTARTS: 3}
+    assert progress.workers_line(gradients) == "gradient workers 2 · restarts 3"
+    gradients |= {metrics.ASYNCHRONY: 0.75, metrics.ASYNCHRONY_MAX: 3}
+    assert "asynchrony 0.8 (max 3) · restarts 3" in progress.workers_line(gradients)
+    assert progress.workers_line({metrics.STEPS_PER_S: 10.0}) == ""
+
+
+def test_every_worker_has_a_line() -> None:
+    lines = progress.worker_lines(WORKERS)
+    assert [line.split()[0] for line in lines] == ["0.0", "1.3"]
+    assert "2,440 steps/s   lag  1.4   restarts  1      5.0 MB/s" in lines[1]
+    many = {
+        f"workers/0.{n}/{name}": 1.0
+        for n in range(40)
+        for name in ("steps_per_s", "policy_lag", "restarts", "bytes_per_s")
+    }
+    assert len(progress.worker_lines(many)) == 33
+    assert progress.worker_lines(many)[-1] == "… and 8 more"
+
+
+def test_a_live_display_shows_workers() -> None:
+    console, learner = make_console(is_terminal=True), FakeLearner()
+    learner.found |= WORKERS
+    with make_progress(20_000, console) as display:
+        display.update(learner)
+    assert "policy lag 1.2" in console.file.getvalue()
+    assert "2,440 steps/s" in console.file.getvalue()

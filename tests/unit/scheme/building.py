@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors import LocalCollection
 from tests.parts import CountingActor, CountingAlgo, RecordingStorage, ScriptedEnvs
 
 
@@ -31,3 +32,23 @@ def make_worker(
         initial_weights=initial_weights,
         device="cpu",
     )
+
+
+class LocalWorkers:
+    """What a gradient worker has its data from: one worker, in the same process."""
+
+    def __init__(self, worker: CWorker) -> None:
+        self._worker = worker
+        self.num_workers = 0
+        self.collection = LocalCollection(worker)
+
+    def local_worker(self) -> CWorker:
+        return self._worker
+
+    def stop(self) -> None:
+        self._worker.stop()
+
+
+def make_workers(lengths: Sequence[Sequence[int]] = ((3, 5), (4,)), **numbers: Any) -> Any:
+    """A factory of such workers."""
+    return lambda device, weights, parent: LocalWorkers(make_worker(lengths, index=(0, parent), **numbers))

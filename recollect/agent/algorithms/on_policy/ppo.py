@@ -191,10 +191,10 @@ class PPO(LearningAlgorithm):
     def _rate_share(self) -> float:
         if not self.config.anneal_steps:
             return 1.0
-        num_stages = self.config.anneal_steps / self._stage_steps
+        num_stages = self.config.anneal_steps / (self._stage_steps * self.num_learners)
         return max(0.0, 1.0 - self.num_updates / (num_stages * self.num_epochs * self.num_mini_batch))
 
     @property
     def _stage_steps(self) -> int:
-        """Steps of all envs between update stages."""
-        return self.config.update_every * int(self.envs.num_envs)
+        """Steps of all envs, of all workers that collect, between update stages."""
+        return self.config.update_every * int(self.envs.num_envs) * self.num_collectors

@@ -14,6 +14,8 @@ _ERRORS: Final = "errors"
 _ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
+# Who feeds a storage that is filled in its own process.
+_LOCAL_SOURCE: Final = 0
 
 
 class StorageSnapshot:
@@ -82,12 +84,18 @@ def load_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
 
 
 def cut_streams(storage: ReplayBuffer) -> None:
-    """Say that what is stored next does not follow on what is stored last: the envs have begun anew."""
+    """Say that what is stored next does not follow on what is stored last: the envs have begun anew.
+
+    Workers that fed the storage beside the local one are no more; others take their lanes.
+    """
     store = storage._store
     with store.lock:
         if store.is_built:
             for source in store.sources:
-                store.ring.cut(store.lane_of(source), store.num_envs)
+                if source == _LOCAL_SOURCE:
+                    store.ring.cut(store.lane_of(source), store.num_envs)
+                else:
+                    store.release(source)
 
 
 def _state(storage: ReplayBuffer) -> dict[str, Any]:

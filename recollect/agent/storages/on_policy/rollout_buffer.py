@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 import numpy as np
 import torch
@@ -58,6 +58,8 @@ class RolloutBuffer(LaneStorage):
         keys.VALUE,
         keys.LOG_PROB,
     )
+    # Whether steps of a policy that is older than the present one are learned from correctly.
+    takes_older_policies: ClassVar[bool] = False
 
     def __init__(
         self,

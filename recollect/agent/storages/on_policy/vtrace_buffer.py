@@ -42,6 +42,8 @@ class VTraceBuffer(RolloutBuffer):
         See `RolloutOptions`.
     """
 
+    takes_older_policies = True
+
     def __init__(
         self,
         size: int,

@@ -81,3 +81,12 @@ def test_rewards_are_scaled_by_the_deviation_of_discounted_returns() -> None:
     scaled = normaliser(torch.ones(4, 1))
     np.testing.assert_allclose(scaled, 1 / np.std(returns), rtol=1e-5)
     assert scaled.dtype == torch.float32
+
+
+def test_returns_of_streams_that_are_stepped_apart_do_not_mix() -> None:
+    ends = torch.zeros(1, 1)
+    normaliser = RewardNormaliser()
+    for _ in range(3):
+        normaliser.update(torch.ones(1, 1), ends, 1.0, stream="a")
+        normaliser.update(torch.full((1, 1), 10.0), ends, 1.0, stream="b")
+    np.testing.assert_allclose(normaliser.moments.mean, np.mean([1, 2, 3, 10, 20, 30]))

@@ -7,11 +7,11 @@ import pytest
 from recollect import keys
 from recollect.errors import NotFiniteError
 from recollect.scheme.gradients.g_worker import GWorker
-from tests.unit.scheme.building import make_worker
+from tests.unit.scheme.building import make_workers
 
 
 def make_grad_worker(**numbers: Any) -> Any:
-    return GWorker(0, make_worker(((3, 5), (4,)), **numbers))
+    return GWorker(0, make_workers(((3, 5), (4,)), **numbers))
 
 
 def test_batches_are_asked_for_one_by_one() -> None:

@@ -4,28 +4,29 @@ from typing import Any
 
 from recollect import keys
 from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.gradients import LocalGradients
 from recollect.scheme.updates.u_worker import NUM_RECENT_UPDATES, UWorker
-from tests.unit.scheme.building import make_worker
+from tests.unit.scheme.building import make_workers
 
 
 def make_update_worker(**numbers: Any) -> Any:
-    return UWorker(0, GWorker(0, make_worker(((3, 5), (4,)), **numbers)))
+    return UWorker(0, LocalGradients(GWorker(0, make_workers(((3, 5), (4,)), **numbers))))
 
 
 def test_a_stage_collects_and_updates() -> None:
     worker = make_update_worker(num_mini_batch=3, num_epochs=2, update_every=5)
     worker.step()
-    assert worker.grad_worker.col_worker.num_steps == 10
-    assert worker.num_updates == worker.grad_worker.algo.num_applied == 6
-    assert worker.grad_worker.col_worker.actor_version == 6
+    assert worker.gradients.col_worker.num_steps == 10
+    assert worker.num_updates == worker.gradients.algo.num_applied == 6
+    assert worker.gradients.col_worker.actor_version == 6
     assert [float(info[keys.ALGORITHM]["loss_q"]) for info in worker.recent_updates] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_gradient_is_applied_before_the_next_batch_is_drawn() -> None:
     worker = make_update_worker(num_mini_batch=2)
-    algo, storage = worker.grad_worker.algo, worker.grad_worker.storage
+    algo, storage = worker.gradients.algo, worker.gradients.col_worker.storage
     apply = algo.apply_gradients
-    algo.apply_gradients = lambda: (storage.calls.append("apply"), apply())
+    algo.apply_gradients = lambda gradients: (storage.calls.append("apply"), apply())
     worker.step()
     assert storage.calls[-7:] == ["before", "batch", "after", "apply", "batch", "after", "apply"]
 
@@ -40,10 +41,10 @@ def test_going_on_from_a_state() -> None:
     worker, other = make_update_worker(), make_update_worker()
     worker.step()
     other.load_state(worker.state())
-    assert other.num_updates == other.grad_worker.algo.num_applied == 2
+    assert other.num_updates == other.gradients.algo.num_applied == 2
 
 
 def test_stopping_stops_all_workers() -> None:
     worker = make_update_worker()
     worker.stop()
-    assert worker.grad_worker.col_worker.envs_train.is_closed
+    assert worker.gradients.col_worker.envs_train.is_closed

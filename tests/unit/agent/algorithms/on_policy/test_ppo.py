@@ -205,6 +205,17 @@ def test_learning_rate_and_clip_fall_to_zero() -> None:
     assert clips == pytest.approx([0.2 * share for share in left])
 
 
+def test_annealing_counts_the_steps_of_all_workers() -> None:
+    agent = make_agent(Discrete(3), anneal_steps=72, anneal_clip=True, num_mini_batch=2, num_epochs=2)
+    agent.algo.num_learners = 2
+    largest_change(agent)
+    # 72 steps are one stage of two workers, of 4 updates.
+    assert agent.algo.clip == pytest.approx(0.2 * 3 / 4)
+    by_size = make_agent(Discrete(3), mini_batch_size=6).algo
+    by_size.num_collectors = 3
+    assert by_size.num_mini_batch == 18
+
+
 def test_learning_rate_and_clip_stay_without_annealing() -> None:
     agent = make_agent(Discrete(3))
     assert [largest_change(agent) for _ in range(3)] == pytest.approx([0.01] * 3, rel=1e-2)

@@ -1,0 +1,46 @@
+"""Which combinations of collection, gradients, updates, algorithm and storage make sense."""
+
+from collections.abc import Callable
+from typing import Any
+
+from recollect.errors import ConfigError
+from recollect.scheme.config import ASYNC, SchemeConfig
+
+Factory = Callable[..., Any]
+
+
+def check_cell(config: SchemeConfig, algo_factory: Factory, storage_factory: Factory) -> None:
+    """Refuse a scheme that this algorithm or this storage cannot learn in, before any worker is built."""
+    algorithm = getattr(algo_factory, "algorithm_class", None)
+    is_on_policy = bool(getattr(algorithm, "is_on_policy", False))
+    _check_lag(config)
+    if is_on_policy:
+        _check_on_policy(config, getattr(storage_factory, "storage_class", None))
+    if config.num_grad_workers and getattr(storage_factory, "parameters", {}).get("path") is not None:
+        raise ConfigError(
+            "the gradient workers cannot share one file as their storage; leave path out, or use "
+            "num_grad_workers 0, which has one storage for all that is collected"
+        )
+
+
+def _check_lag(config: SchemeConfig) -> None:
+    """Gradients of workers that begin together are applied one after the other."""
+    smallest = config.num_grad_workers - 1
+    if config.grad_mode == ASYNC and config.max_policy_lag is not None and config.max_policy_lag < smallest:
+        raise ConfigError(
+            f"gradients of {config.num_grad_workers} asynchronous workers are up to {smallest} updates behind, "
+            f"got max_policy_lag {config.max_policy_lag}; use at least {smallest}, or grad_mode 'sync'"
+        )
+
+
+def _check_on_policy(config: SchemeConfig, storage_class: Any) -> None:
+    if config.col_mode == ASYNC and not getattr(storage_class, "takes_older_policies", True):
+        raise ConfigError(
+            f"{storage_class.__name__} takes all data for those of the present policy, which asynchronous collection "
+            "does not give; use the storage 'vtrace', or col_mode 'sync'"
+        )
+    if config.replay_ratio is not None:
+        raise ConfigError(
+            "an on-policy algorithm learns from what was collected since the last update stage, num_epochs times; "
+            "leave replay_ratio out, or use an off-policy algorithm"
+        )

@@ -1,0 +1,248 @@
+"""`CWorkerSet`: the workers that collect for one learner."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from recollect.scheme.base.supervision import Supervision
+from recollect.scheme.base.worker_set import WorkerSet
+from recollect.scheme.collection.async_collection import AsyncCollection
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors import Collection, LocalCollection
+from recollect.scheme.collection.sync_collection import SyncCollection
+
+Factory = Callable[..., Any]
+
+# Which parameter of a remote worker makes which component; tests are run by the local worker alone.
+_FACTORIES: Final = {
+    "actor": "actor_factory",
+    "algo": "algo_factory",
+    "storage": "storage_factory",
+    "envs_train": "train_envs_factory",
+}
+# Changes that go with a component when it is replaced: a new algorithm is made with a new actor.
+_CHANGES_OF: Final = {
+    "actor": "update_algorithm_parameter",
+    "algo": "update_algorithm_parameter",
+    "storage": "update_storage_parameter",
+}
+
+
+class CWorkerSet(WorkerSet):
+    """Workers that collect, and the learner's worker that takes in what they send.
+
+    Without remote workers the local one collects itself.
+
+    Parameters
+    ----------
+    num_workers : int
+        Remote workers; 0 collects in this process.
+    index_parent : int
+        Index of the gradient worker that they collect for.
+    algo_factory, actor_factory, storage_factory : callable
+        Create algorithm, actor and storage.
+    local_device : torch.device or str, optional
+        Where the local worker computes.
+    initial_weights : dict of tensors, optional
+        Weights of the actor to begin with.
+    fraction_samples : float
+        Share of its steps that a slow worker must have before it may be stopped.
+    total_parent_workers : int
+        Gradient workers of the training.
+    compress_data_to_send : bool
+        Whether remote workers compress what they send.
+    train_envs_factory, test_envs_factory : callable, optional
+        Create environments. Tests are run in this process.
+    worker_remote_config : mapping, optional
+        Ray's resource options of one worker, taken as they are; by default what the cluster has, at most a
+        core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
+    mode : {"sync", "async"}
+        Whether remote workers wait for each other.
+    fraction_workers : float
+        Share of workers that must have finished before slow ones are stopped; of synchronous ones.
+    max_policy_lag : int, optional
+        Most versions that the acting policy may be behind; of asynchronous ones.
+    supervision : Supervision, optional
+        When workers count as hung, and how often they may be built anew.
+    placement : {"PACK", "SPREAD"}
+        Whether workers are placed on few nodes or on many.
+
+    Attributes
+    ----------
+    collection : Collection
+        Has data collected.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        index_parent: int,
+        algo_factory: Factory,
+        actor_factory: Factory,
+        storage_factory: Factory,
+        local_device: torch.device | str | None = None,
+        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        fraction_samples: float = 1.0,
+        total_parent_workers: int = 0,
+        compress_data_to_send: bool = False,
+        train_envs_factory: Factory | None = None,
+        test_envs_factory: Factory | None = None,
+        worker_remote_config: Mapping[str, Any] | None = None,
+        *,
+        mode: str = "sync",
+        fraction_workers: float = 1.0,
+        max_policy_lag: int | None = None,
+        supervision: Supervision | None = None,
+        placement: str = "PACK",
+    ) -> None:
+        params: dict[str, Any] = {
+            "index_parent": index_parent,
+            "algo_factory": algo_factory,
+            "actor_factory": actor_factory,
+            "storage_factory": storage_factory,
+            "fraction_samples": fraction_samples,
+            "compress_data_to_send": compress_data_to_send,
+            "train_envs_factory": train_envs_factory,
+            "initial_weights": initial_weights,
+        }
+        learner_params = params | {"test_envs_factory": test_envs_factory, "device": local_device}
+        self._local_worker = CWorker(0, **learner_params, collects=num_workers == 0)
+        super().__init__(
+            CWorker,
+            params,
+            worker_remote_config,
+            num_workers,
+            supervision=supervision,
+            placement=placement,
+            num_sharing=max(1, total_parent_workers) * num_workers + total_parent_workers,
+        )
+        self._num_parents = max(1, total_parent_workers)
+        self.collection = self._make_collection(mode, fraction_workers, max_policy_lag)
+
+    @classmethod
+    def create_factory(
+        cls,
+        num_workers: int,
+        algo_factory: Factory,
+        actor_factory: Factory,
+        storage_factory: Factory,
+        test_envs_factory: Factory | None,
+        train_envs_factory: Factory | None,
+        total_parent_workers: int = 0,
+        col_fraction_samples: float = 1.0,
+        compress_data_to_send: bool = False,
+        col_worker_resources: Mapping[str, Any] | None = None,
+        *,
+        mode: str = "sync",
+        fraction_workers: float = 1.0,
+        max_policy_lag: int | None = None,
+        supervision: Supervision | None = None,
+        placement: str = "PACK",
+    ) -> "CWorkerSetFactory":
+        """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
+
+        Parameters
+        ----------
+        num_workers : int
+            Remote workers of each set.
+        algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory : callable
+            Create the components.
+        total_parent_workers : int
+            Gradient workers of the training.
+        col_fraction_samples : float
+            Share of its steps that a slow worker must have before it may be stopped.
+        compress_data_to_send : bool
+            Whether remote workers compress what they send.
+        col_worker_resources : mapping, optional
+            Ray's resource options of one worker; by default what the cluster has.
+        mode, fraction_workers, max_policy_lag, supervision, placement
+            As in `CWorkerSet`.
+        """
+        parameters = {
+            "algo_factory": algo_factory,
+            "actor_factory": actor_factory,
+            "storage_factory": storage_factory,
+            "fraction_samples": col_fraction_samples,
+            "total_parent_workers": total_parent_workers,
+            "compress_data_to_send": compress_data_to_send,
+            "train_envs_factory": train_envs_factory,
+            "test_envs_factory": test_envs_factory,
+            "worker_remote_config": None if col_worker_resources is None else dict(col_worker_resources),
+            "mode": mode,
+            "fraction_workers": fraction_workers,
+            "max_policy_lag": max_policy_lag,
+            "supervision": supervision,
+            "placement": placement,
+        }
+        return CWorkerSetFactory(num_workers, parameters)
+
+    def local_worker(self) -> CWorker:
+        """Return the learner's worker."""
+        return self._local_worker
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm, here and in all workers."""
+        self._local_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage, here and in all workers."""
+        self._local_worker.update_storage_parameter(parameter_name, new_parameter_value)
+        self.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component here and in all workers; see `CWorker.replace_agent_component`."""
+        self._local_worker.replace_agent_component(component_name, new_component_factory)
+        if component_name in _FACTORIES:
+            self.broadcast("replace_agent_component", component_name, new_component_factory, is_kept=False)
+            self.worker_params[_FACTORIES[component_name]] = new_component_factory
+            self.forget_changes(_CHANGES_OF.get(component_name))
+
+    def stop(self) -> None:
+        """End all workers, and close the environments here."""
+        super().stop()
+        self._local_worker.stop()
+
+    def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collection:
+        if not self.num_workers:
+            return LocalCollection(self._local_worker, self._num_parents)
+        if mode == "async":
+            return AsyncCollection(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
+        return SyncCollection(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
+
+
+@dataclass(frozen=True)
+class CWorkerSetFactory:
+    """Creates the workers that collect for one learner, in its process.
+
+    Attributes
+    ----------
+    num_workers : int
+        Remote workers of each set.
+    parameters : mapping
+        The other parameters of `CWorkerSet`.
+    """
+
+    num_workers: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        device: torch.device | str | None = None,
+        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        index_parent: int = 0,
+    ) -> CWorkerSet:
+        """Create the workers of the gradient worker `index_parent`."""
+        return CWorkerSet(
+            self.num_workers,
+            index_parent,
+            local_device=device,
+            initial_weights=initial_weights,
+            **self.parameters,
+        )
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items() if value is not None)
+        return f"CWorkerSetFactory({self.num_workers}, {given})"

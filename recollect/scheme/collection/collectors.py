@@ -1,0 +1,92 @@
+"""What every way to collect offers, and the simplest one: in this process."""
+
+from abc import ABC, abstractmethod
+
+from recollect.errors import ConfigError
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.reports import CollectionReport, WorkerReport, worker_metrics
+
+
+class Collection(ABC):
+    """Collects one stage after the other into the storage of a worker.
+
+    Parameters
+    ----------
+    worker : CWorker
+        The worker whose storage is filled, and which counts steps and episodes.
+    num_parents : int
+        Collections like this one, each for a gradient worker, that a run has.
+    """
+
+    def __init__(self, worker: CWorker, num_parents: int = 1) -> None:
+        self.worker = worker
+        self._num_parents = num_parents
+
+    @property
+    def num_run_steps(self) -> int:
+        """Steps that the run has collected so far, if the other collections are as fast as this one."""
+        return self.worker.num_steps * self._num_parents
+
+    @abstractmethod
+    def collect(self) -> CollectionReport:
+        """Collect for one update stage."""
+
+    @abstractmethod
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """How each remote worker has fared."""
+
+    @abstractmethod
+    def add_workers(self, num_workers: int) -> None:
+        """Have more workers collect from now on."""
+
+    @abstractmethod
+    def remove_workers(self, num_workers: int) -> None:
+        """Have fewer workers collect from now on; what those that leave have collected is kept."""
+
+    @property
+    @abstractmethod
+    def num_env_failures(self) -> int:
+        """How often an environment failed so far."""
+
+    @abstractmethod
+    def progress(self) -> int:
+        """Return a number that moves on while something comes in."""
+
+    def metrics(self) -> dict[str, float]:
+        """What is known of the remote workers, by name."""
+        return worker_metrics(self.reports())
+
+
+class LocalCollection(Collection):
+    """The worker collects itself."""
+
+    def collect(self) -> CollectionReport:
+        """Collect for one update stage."""
+        num_before = self.worker.num_steps
+        if self._num_parents > 1:
+            self.worker.follow_run(self.num_run_steps)
+        elapsed_s, _ = self.worker.collect_train_data()
+        return CollectionReport(self.worker.num_steps - num_before, elapsed_s)
+
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """None: there are no remote workers."""
+        return ()
+
+    def add_workers(self, num_workers: int) -> None:
+        """Refuse: a worker that collects here cannot be joined by remote ones."""
+        raise ConfigError(
+            "collection runs in this process; use at least 1 collection worker from the start to add more"
+        )
+
+    def remove_workers(self, num_workers: int) -> None:
+        """Refuse: there are none."""
+        raise ConfigError("collection runs in this process; there are no workers to remove")
+
+    @property
+    def num_env_failures(self) -> int:
+        """How often an environment failed so far."""
+        return int(self.worker.envs_train.num_failures)
+
+    def progress(self) -> int:
+        """Return a number that moves on with every step."""
+        return self.worker.progress()

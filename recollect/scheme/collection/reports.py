@@ -1,0 +1,161 @@
+"""What is known of each collecting worker: its pace, how far it is behind, what it sent, how often it died."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_NUM_RECENT_SLICES: Final = 20
+_WORKERS: Final = "workers"
+
+
+@dataclass(frozen=True)
+class CollectionReport:
+    """What one stage of collection brought.
+
+    Attributes
+    ----------
+    num_steps : int
+        Transitions that are new in the storage.
+    elapsed_s : float
+        Seconds that the stage took.
+    num_bytes : int
+        Bytes that workers sent.
+    codec_s : float
+        Seconds spent on compression, by the workers and here.
+    lags : tuple of int
+        How many versions the weights that each slice was collected with were behind.
+    num_restarts : int
+        Workers that were built anew.
+    """
+
+    num_steps: int
+    elapsed_s: float
+    num_bytes: int = 0
+    codec_s: float = 0.0
+    lags: tuple[int, ...] = ()
+    num_restarts: int = 0
+
+
+@dataclass(frozen=True)
+class WorkerReport:
+    """How one collecting worker has fared of late; the number of steps, bytes, failures and restarts is in all.
+
+    Attributes
+    ----------
+    index_parent, index_worker : int
+        Which worker.
+    num_steps : int
+        Transitions that were received from it.
+    steps_per_s : float
+        Transitions per second while it collects.
+    lag, max_lag : float
+        Versions that its policy was behind, on average and at most.
+    restarts : int
+        How often it was built anew.
+    num_bytes, bytes_per_s
+        What it sent.
+    codec_s : float
+        Seconds spent on compression.
+    env_failures : int
+        Environments that failed and were built anew.
+    """
+
+    index_parent: int
+    index_worker: int
+    num_steps: int = 0
+    steps_per_s: float = 0.0
+    lag: float = 0.0
+    max_lag: int = 0
+    restarts: int = 0
+    num_bytes: int = 0
+    bytes_per_s: float = 0.0
+    codec_s: float = 0.0
+    env_failures: int = 0
+
+
+class Receipt(NamedTuple):
+    """What is noted of one slice."""
+
+    num_steps: int
+    time_s: float
+    lag: int
+    num_bytes: int
+    codec_s: float
+    env_failures: int
+
+
+class WorkerRecord:
+    """Notes what comes from one worker.
+
+    Parameters
+    ----------
+    index_parent, index_worker : int
+        Which worker.
+    """
+
+    def __init__(self, index_parent: int, index_worker: int) -> None:
+        self._place = (index_parent, index_worker)
+        self._recent: deque[Receipt] = deque(maxlen=_NUM_RECENT_SLICES)
+        self._arrivals: deque[float] = deque([time.monotonic()], maxlen=_NUM_RECENT_SLICES + 1)
+        self._num_steps = 0
+        self._num_bytes = 0
+        self._codec_s = 0.0
+        # Of earlier lives, and of the present one.
+        self._env_failures = [0, 0]
+
+    def add(self, receipt: Receipt) -> None:
+        """Note a slice."""
+        self._recent.append(receipt)
+        self._arrivals.append(time.monotonic())
+        self._num_steps += receipt.num_steps
+        self._num_bytes += receipt.num_bytes
+        self._codec_s += receipt.codec_s
+        self._env_failures[1] = receipt.env_failures
+
+    def begin_life(self) -> None:
+        """Note that the worker was built anew."""
+        self._env_failures = [sum(self._env_failures), 0]
+
+    def report(self, restarts: int) -> WorkerReport:
+        """Sum up."""
+        time_s = sum(receipt.time_s for receipt in self._recent)
+        span_s = self._arrivals[-1] - self._arrivals[0]
+        lags = [receipt.lag for receipt in self._recent]
+        return WorkerReport(
+            *self._place,
+            num_steps=self._num_steps,
+            steps_per_s=sum(receipt.num_steps for receipt in self._recent) / time_s if time_s else 0.0,
+            lag=sum(lags) / len(lags) if lags else 0.0,
+            max_lag=max(lags, default=0),
+            restarts=restarts,
+            num_bytes=self._num_bytes,
+            bytes_per_s=sum(receipt.num_bytes for receipt in self._recent) / span_s if span_s else 0.0,
+            codec_s=self._codec_s,
+            env_failures=sum(self._env_failures),
+        )
+
+
+def worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
+    """Metrics of all workers together and of each, by name; none without remote workers."""
+    if not reports:
+        return {}
+    lags = [report.lag for report in reports]
+    found: dict[str, float] = {
+        f"{_WORKERS}/number": len(reports),
+        f"{_WORKERS}/restarts": sum(report.restarts for report in reports),
+        f"{_WORKERS}/policy_lag": sum(lags) / len(lags),
+        f"{_WORKERS}/policy_lag_max": max(report.max_lag for report in reports),
+        f"{_WORKERS}/bytes_per_s": sum(report.bytes_per_s for report in reports),
+        f"{_WORKERS}/codec_s": sum(report.codec_s for report in reports),
+    }
+    for report in reports:
+        prefix = f"{_WORKERS}/{report.index_parent}.{report.index_worker}"
+        found |= {
+            f"{prefix}/steps_per_s": report.steps_per_s,
+            f"{prefix}/policy_lag": report.lag,
+            f"{prefix}/restarts": report.restarts,
+            f"{prefix}/bytes_per_s": report.bytes_per_s,
+        }
+    return found

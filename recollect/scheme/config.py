@@ -1,0 +1,119 @@
+"""`SchemeConfig`: which workers there are, where they run and how they work together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from recollect.errors import ConfigError
+from recollect.options import Options, count, count_or_zero, flag, number, one_of, option, optional
+from recollect.scheme.base.supervision import Supervision
+
+SYNC: Final = "sync"
+ASYNC: Final = "async"
+CENTRAL: Final = "central"
+DECENTRALISED: Final = "decentralised"
+PACK: Final = "PACK"
+SPREAD: Final = "SPREAD"
+
+
+def _resources(name: str, value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a dict such as {{'num_cpus': 1}}, got {value!r}")
+    return dict(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeConfig(Options):
+    """Options of a scheme. Without remote workers everything runs in this process, and Ray is not imported."""
+
+    num_col_workers: int = option(
+        0, "Remote workers that collect, for each worker that computes gradients; 0 collects there", count_or_zero
+    )
+    col_mode: str = option(
+        SYNC, "Whether collecting workers wait for each other and for updates: sync or async", one_of(SYNC, ASYNC)
+    )
+    num_grad_workers: int = option(
+        0, "Remote workers that compute gradients; 0 computes them in this process", count_or_zero
+    )
+    grad_mode: str = option(
+        SYNC,
+        "Whether gradients of all workers are averaged, or applied as they come: sync or async",
+        one_of(SYNC, ASYNC),
+    )
+    update_mode: str = option(
+        CENTRAL,
+        "Where updates are applied: central, or decentralised in every gradient worker after an all-reduce",
+        one_of(CENTRAL, DECENTRALISED),
+    )
+    fraction_samples: float = option(
+        1.0, "Share of its steps that a slow collecting worker must have before it may be stopped", number(0.0, 1.0)
+    )
+    fraction_workers: float = option(
+        1.0,
+        "Share of collecting workers that must have finished before the slow ones are stopped",
+        number(0.0, 1.0, above_low=True),
+    )
+    compress: bool = option(False, "Compress what collecting workers send; pays between machines", flag)
+    col_resources: Mapping[str, Any] | None = option(
+        None, "Ray resources of a collecting worker; by default what the cluster has", _resources
+    )
+    grad_resources: Mapping[str, Any] | None = option(
+        None, "Ray resources of a gradient worker; by default what the cluster has", _resources
+    )
+    ray_address: str | None = option(None, "Address of a Ray cluster to join, or 'auto'; by default one is started")
+    runtime_env: Mapping[str, Any] | None = option(
+        None, "Ray runtime environment of the workers: your own modules, packages, variables", _resources
+    )
+    placement: str = option(PACK, "Place workers on few nodes (PACK) or on many (SPREAD)", one_of(PACK, SPREAD))
+    max_policy_lag: int | None = option(
+        None, "Most versions that the acting policy may be behind the learned one; the learner waits", optional(count)
+    )
+    replay_ratio: float | None = option(
+        None,
+        "Updates per collected step; by default the algorithm's own updates after each stage",
+        optional(number(0.0, above_low=True)),
+    )
+    worker_timeout_s: float = option(
+        60.0,
+        "Seconds without a step after which a worker counts as hung and is built anew",
+        number(0.0, above_low=True),
+    )
+    max_restarts: int = option(
+        20, "Workers that may be built anew within restart_window_s before the run ends", count_or_zero
+    )
+    restart_window_s: float = option(600.0, "Seconds over which restarts are counted", number(0.0, above_low=True))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.update_mode == DECENTRALISED:
+            self._check_decentralised()
+        if self.col_mode == ASYNC and self.num_col_workers == 0:
+            raise ConfigError("asynchronous collection needs remote workers; use num_col_workers, or col_mode 'sync'")
+        if self.grad_mode == ASYNC and self.num_grad_workers == 0:
+            raise ConfigError("asynchronous gradients need remote workers; use num_grad_workers, or grad_mode 'sync'")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether there are remote workers."""
+        return bool(self.num_col_workers or self.num_grad_workers)
+
+    @property
+    def supervision(self) -> Supervision:
+        """When workers count as hung, and how often they may be built anew."""
+        return Supervision(
+            timeout_s=self.worker_timeout_s, max_restarts=self.max_restarts, window_s=self.restart_window_s
+        )
+
+    def _check_decentralised(self) -> None:
+        if self.num_grad_workers < 2:
+            raise ConfigError(
+                f"decentralised updates need at least 2 gradient workers, got {self.num_grad_workers}; "
+                "use update_mode 'central'"
+            )
+        if self.grad_mode == ASYNC:
+            raise ConfigError(
+                "decentralised updates average the gradients of all workers, so they cannot be asynchronous; "
+                "use grad_mode 'sync', or update_mode 'central'"
+            )

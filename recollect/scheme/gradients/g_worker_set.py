@@ -1,0 +1,70 @@
+"""`GWorkerSet`: gradient workers in processes of their own, each with its own collection."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
+
+from recollect.scheme.base.supervision import Supervision
+from recollect.scheme.base.worker_set import WorkerSet
+from recollect.scheme.gradients.g_worker import GWorker
+
+# A gradient worker must have the time to find out that one of its collectors hangs.
+_PATIENCE: Final = 3.0
+
+
+class GWorkerSet(WorkerSet):
+    """Remote gradient workers.
+
+    Parameters
+    ----------
+    num_workers : int
+        Gradient workers.
+    col_workers_factory : callable
+        Creates the workers that collect for each: `col_workers_factory(device, initial_weights, index_parent)`.
+    device : torch.device or str, optional
+        Where they compute; by default a GPU where there is one.
+    worker_class : type
+        Class of the workers.
+    replay_ratio : float, optional
+        Updates for each collected step.
+    worker_remote_config : mapping, optional
+        Ray's resource options of one worker; by default what the cluster has.
+    supervision : Supervision, optional
+        When collectors count as hung, and how often workers may be built anew.
+    placement : {"PACK", "SPREAD"}
+        Whether workers are placed on few nodes or on many.
+    num_sharing : int, optional
+        Workers of all kinds that share the cluster.
+    """
+
+    def __init__(
+        self,
+        num_workers: int,
+        col_workers_factory: Callable[..., Any],
+        device: torch.device | str | None = None,
+        *,
+        worker_class: type[GWorker] = GWorker,
+        replay_ratio: float | None = None,
+        worker_remote_config: Mapping[str, Any] | None = None,
+        supervision: Supervision | None = None,
+        placement: str = "PACK",
+        num_sharing: int | None = None,
+    ) -> None:
+        supervision = supervision or Supervision()
+        params = {
+            "col_workers_factory": col_workers_factory,
+            "device": device,
+            "num_peers": num_workers,
+            "replay_ratio": replay_ratio,
+        }
+        super().__init__(
+            worker_class,
+            params,
+            worker_remote_config,
+            num_workers,
+            supervision=replace(supervision, timeout_s=_PATIENCE * supervision.timeout_s),
+            placement=placement,
+            num_sharing=num_sharing,
+        )

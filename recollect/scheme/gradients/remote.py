@@ -1,0 +1,222 @@
+"""Gradients of workers in other processes: what synchronous and asynchronous ones share."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from recollect.errors import NotFiniteError
+from recollect.scheme.base import engine
+from recollect.scheme.base.worker_set import Call
+from recollect.scheme.gradients import moments
+from recollect.scheme.gradients.flat import FlatGradients
+from recollect.scheme.gradients.g_worker import GradientReply, Revival
+from recollect.scheme.gradients.g_worker_set import GWorkerSet
+from recollect.scheme.gradients.gradients import Gradient, Gradients, GradientsReport
+from recollect.scheme.gradients.learned import take_learned, take_state
+from recollect.scheme.gradients.status import GradientStatus, merge
+
+Factory = Callable[..., Any]
+
+_WORKERS: Final = "workers"
+
+
+class RemoteGradients(Gradients):
+    """Gradients of workers in other processes, each with a storage and a collection of its own.
+
+    A worker that dies is built anew and goes on from the present weights and its own counters; only what
+    it had stored is lost with it.
+
+    Parameters
+    ----------
+    col_worker : CWorker
+        Has the actor and the algorithm that learn, and evaluates; it does not collect.
+    workers : GWorkerSet
+        The workers.
+    """
+
+    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+        self.col_worker = col_worker
+        self.workers = workers
+        self._offending_batch: dict[str, Any] | None = None
+        self._statuses: dict[int, GradientStatus] = {}
+        self._lost: set[int] = set()
+        self._published: Any = None
+        self._num_col_changes = 0
+        self._num_learners = workers.num_workers
+
+    @property
+    def offending_batch(self) -> dict[str, Any] | None:
+        return self._offending_batch
+
+    @abstractmethod
+    def stage(self) -> Iterator[Gradient]: ...
+
+    @property
+    def num_steps(self) -> int:
+        return sum(self._status_of(index).num_steps for index in self.workers.indices)
+
+    def status(self) -> GradientStatus:
+        return merge([self._status_of(index) for index in self.workers.indices])
+
+    def report(self) -> GradientsReport:
+        return GradientsReport(self.workers.num_workers, self.workers.num_restarts)
+
+    def state(self) -> dict[str, Any]:
+        collections = [self._status_of(index).collection for index in self.workers.indices]
+        return {**self.status().collection, _WORKERS: collections}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._forget()
+        learned = take_state(self.algo)
+        shares = _shares(state, self.workers.num_workers)
+        revivals = {index: Revival(learned, share) for index, share in zip(self.workers.indices, shares, strict=True)}
+        self._have_all("go_on", lambda index: (revivals[index],))
+        self._ask_statuses()
+
+    def save_storage(self, folder: Path) -> None:
+        """Have every worker write its own; what is then known of them is what they have written."""
+        self._have_all("save_storage", lambda index: (_folder_of(folder, index),))
+        self._ask_statuses()
+
+    def load_storage(self, folder: Path) -> None:
+        self._have_all("load_storage", lambda index: (_folder_of(folder, index),))
+        self._ask_statuses()
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self.workers.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
+        self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        self._forget()
+        self.col_worker.replace_agent_component(component_name, new_component_factory)
+        self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
+
+    def add_col_workers(self, num_workers: int) -> None:
+        self._change_col_workers("add_col_workers", num_workers)
+
+    def remove_col_workers(self, num_workers: int) -> None:
+        self._change_col_workers("remove_col_workers", num_workers)
+
+    def stop(self) -> None:
+        self.workers.stop()
+        self.col_worker.stop()
+
+    def _advance(self, index: int) -> Call:
+        """Ask a worker for its next gradient with the present weights, which are sent once for all."""
+        self.algo.num_collectors = max(1, len(self._status_of(index).reports))
+        self.algo.num_learners = self._num_learners
+        if self._published is None or self._published[0] != self.algo.num_updates:
+            version = int(self.algo.num_updates)
+            self._published = version, engine.put(take_learned(self.algo, version))
+        revival = self._revival(index) if index in self._lost else None
+        self._lost.discard(index)
+        return self.workers.call(index, "advance", self._published[1], revival)
+
+    def _note(self, index: int, reply: GradientReply) -> None:
+        """Take in what a worker tells beside its gradient."""
+        if reply.failure is not None:
+            self._offending_batch = reply.batch
+            raise NotFiniteError(f"{reply.failure} (gradient worker {index})")
+        if reply.gains:
+            actor = self.algo.actor
+            moments.put_sums(actor, moments.add(moments.take_sums(actor), [reply.gains]))
+            self._published = None
+        if reply.status is not None:
+            self._statuses[index] = reply.status
+
+    def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
+        """The mean of gradients, and of the numbers on them; None if there are none."""
+        rows = [
+            torch.from_numpy(reply.row) if reply.row.flags.writeable else torch.tensor(reply.row)
+            for reply in replies
+            if reply.row is not None
+        ]
+        if not rows:
+            return None
+        flat = FlatGradients(self.algo.optimiser.parameters)
+        return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
+
+    def _revival(self, index: int) -> Revival:
+        """Where the successor of a worker goes on from; what the old one stored is lost."""
+        collection = self._status_of(index).collection
+        return Revival(take_state(self.algo), {**collection, "num_steps_lost": collection["num_steps"]})
+
+    def _status_of(self, index: int) -> GradientStatus:
+        """What was last heard of a worker; nothing is stored before the first time."""
+        if index in self._statuses:
+            return self._statuses[index]
+        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
+        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
+
+    def _ask_statuses(self) -> None:
+        """Hear from all workers but those that have not yet gone on from where their predecessors stood."""
+        calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
+        for answer in self.workers.wait_all(calls):
+            if answer.error is None:
+                self._statuses[answer.call.worker] = answer.value
+            else:
+                self._lose(answer.call.worker)
+
+    def _lose(self, index: int) -> None:
+        """Follow the end of a worker, and with it of what it had stored."""
+        self._lost.add(index)
+        self._statuses[index] = replace(self._status_of(index), num_stored=0, num_bytes=0)
+
+    def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
+        """Have every worker do something, and wait; a worker that dies of it goes on without."""
+        calls = [self.workers.call(index, method, *arguments(index)) for index in self.workers.indices]
+        for answer in self.workers.wait_all(calls):
+            if answer.error is not None:
+                self._lose(answer.call.worker)
+
+    def _change_col_workers(self, method: str, num_workers: int) -> None:
+        """Every change counts, also for a worker that is built anew: none replaces another."""
+        self._num_col_changes += 1
+        self.workers.broadcast(method, num_workers, key=(method, self._num_col_changes))
+
+    def _forget(self) -> None:
+        """Let go of what was computed from, or sent with, weights that are no longer these."""
+        self._published = None
+
+
+def mean_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means of the numbers that several workers report, by part and name."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for info in infos:
+        for part, numbers in info.items():
+            for name, value in numbers.items():
+                values.setdefault(part, {}).setdefault(name, []).append(value)
+    return {
+        part: {name: sum(found) / len(found) for name, found in numbers.items()} for part, numbers in values.items()
+    }
+
+
+def _folder_of(folder: Path, index: int) -> Path:
+    """Folder of one worker; workers do not have the same working directory as this process."""
+    return folder.absolute() / f"worker-{index}"
+
+
+def _shares(state: Mapping[str, Any], num_workers: int) -> list[dict[str, Any]]:
+    """The collection of each worker, as it was saved, or an equal share where there were more or fewer."""
+    saved: list[dict[str, Any]] = state.get(_WORKERS, [])
+    if len(saved) == num_workers:
+        return saved
+    shares: list[dict[str, Any]] = []
+    for index in range(num_workers):
+        counts = {
+            name: value // num_workers + (index < value % num_workers)
+            for name, value in state.items()
+            if isinstance(value, int)
+        }
+        episodes = state["episodes"]
+        num_episodes = episodes["num_episodes"] // num_workers + (index < episodes["num_episodes"] % num_workers)
+        shares.append({**counts, "episodes": {**episodes, "num_episodes": num_episodes}})
+    return shares

@@ -1,0 +1,170 @@
+"""Decentralised updates: every gradient worker applies the mean of all gradients itself."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from recollect.errors import NotFiniteError
+from recollect.scheme.base import engine
+from recollect.scheme.gradients import moments
+from recollect.scheme.gradients.flat import FlatGradients
+from recollect.scheme.gradients.g_worker import GWorker, Info, numbers_of
+from recollect.scheme.gradients.learned import Learned, put_state, take_learned, take_state
+from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
+
+_NCCL: Final = "nccl"
+_GLOO: Final = "gloo"
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """What a peer tells of an update stage.
+
+    Attributes
+    ----------
+    version : int
+        Updates that it has applied in all.
+    status : GradientStatus
+        How its collection stands.
+    infos : list of dict
+        Numbers on each of its own gradients.
+    is_complete : bool
+        Whether no peer was lost on the way.
+    learned : Learned or None
+        The weights, from the first peer alone: all have the same.
+    failure, batch
+        Why there is no gradient, and for which batch, where the loss was not finite.
+    """
+
+    version: int
+    status: GradientStatus
+    infos: list[Info] = field(default_factory=list)
+    is_complete: bool = True
+    learned: Learned | None = None
+    failure: str | None = None
+    batch: dict[str, Any] | None = None
+
+
+class PeerWorker(GWorker):
+    """Gradient worker that applies updates itself, always the same ones as all of its peers.
+
+    The number of gradients need not be the same everywhere: who has no more takes part with none, until
+    nobody has any.
+    """
+
+    _group: PeerGroup | None = None
+    _store: Any = None
+    _rank = 0
+    _is_waiting = False
+
+    def progress(self) -> int:
+        """A number that moves while the worker does something, or waits for a peer that does."""
+        if self._is_waiting:
+            self.tick()
+        return super().progress()
+
+    def node_address(self) -> str:
+        """Address of the machine that the worker is on."""
+        return engine.node_address()
+
+    def open_meeting(self, host: str, num_peers: int) -> Meeting:
+        """Open a place for all peers to meet."""
+        meeting, self._store = open_meeting(host, num_peers)
+        return meeting
+
+    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> bool:
+        """Leave the group before and join a new one; returns whether all peers have come."""
+        self.leave()
+        self._rank = rank
+        self._is_waiting = True
+        backend = _NCCL if self.algo.device.type == "cuda" else _GLOO
+        store = self._store if rank == 0 else None
+        try:
+            self._group = PeerGroup(meeting, rank, timeout_s=timeout_s, backend=backend, store=store)
+        except PeerLostError:
+            return False
+        finally:
+            self._is_waiting = False
+        return True
+
+    def leave(self) -> None:
+        """Leave the group, if there is one."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.leave()
+
+    def learner_state(self) -> dict[str, Any]:
+        """What has been learned, the same at all peers but for the chance."""
+        return take_state(self.algo)
+
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Go on from what a peer has learned; storage and collection are left as they are."""
+        put_state(self.algo, state, with_chance=False)
+
+    def run_stage(self) -> StageReport:
+        """Run one update stage together with all peers."""
+        infos: list[Info] = []
+        failure, is_complete = None, True
+        self.algo.num_learners = self.num_peers
+        try:
+            seen = moments.take_sums(self.algo.actor)
+            self.collect()
+            self._share_moments(seen)
+            infos.extend(self._update_together())
+        except NotFiniteError as error:
+            failure = str(error)
+        except PeerLostError:
+            is_complete = False
+            self.leave()
+        version = int(self.algo.num_updates)
+        learned = take_learned(self.algo, version) if self._rank == 0 and is_complete else None
+        batch = self.offending_batch if failure else None
+        return StageReport(version, self.status(), infos, is_complete, learned, failure, batch)
+
+    def _update_together(self) -> Iterator[Info]:
+        """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""
+        parameters = self.algo.optimiser.parameters
+        flat = FlatGradients(parameters)
+        own = self.compute_gradients()
+        failure: NotFiniteError | None = None
+        while True:
+            try:
+                info = next(own, None)
+            except NotFiniteError as error:
+                info, failure = None, error
+            row = flat.pack(None if info is None else [parameter.grad for parameter in parameters])
+            mean = flat.mean(self._sum(row))
+            if mean is None:
+                break
+            self.algo.apply_gradients(mean)
+            self.col_worker.actor_version += 1
+            if info is not None:
+                yield numbers_of(info)
+        if failure is not None:
+            raise failure
+
+    def _share_moments(self, seen: moments.Sums) -> None:
+        """Let the normalisers of all peers have seen what any of them has."""
+        gains = moments.gain(seen, moments.take_sums(self.algo.actor))
+        if not gains:
+            return
+        total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
+        pieces = total.split([values.size for values in gains.values()])
+        shared = {
+            name: piece.numpy().reshape(values.shape)
+            for (name, values), piece in zip(gains.items(), pieces, strict=True)
+        }
+        moments.put_sums(self.algo.actor, moments.add(seen, [shared]))
+
+    def _sum(self, row: torch.Tensor) -> torch.Tensor:
+        if self._group is None:
+            raise PeerLostError("the worker is in no group; it joins one before it learns")
+        self._is_waiting = True
+        try:
+            return self._group.sum(row)
+        finally:
+            self._is_waiting = False

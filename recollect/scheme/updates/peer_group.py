@@ -1,0 +1,93 @@
+"""`PeerGroup`: processes that add up rows of numbers among themselves, by `torch.distributed`."""
+
+import os
+import socket
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from recollect.errors import WorkerError
+
+LOOPBACK: Final = "127.0.0.1"
+_INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+_PRESENT: Final = "present-"
+# Peers have been built when they are told to meet: they come at once, or not at all.
+_JOIN_TIMEOUT: Final = timedelta(seconds=60)
+
+
+class PeerLostError(WorkerError):
+    """A peer did not take part: it died, or left the group."""
+
+
+class Meeting(NamedTuple):
+    """Where the peers of a group find each other."""
+
+    host: str
+    port: int
+    num_peers: int
+
+
+class PeerGroup:
+    """One process of a group.
+
+    Parameters
+    ----------
+    meeting : Meeting
+        Where the peers find each other.
+    rank : int
+        Which of them this one is.
+    timeout_s : float
+        Seconds after which a peer that does not take part counts as lost.
+    backend : {"gloo", "nccl"}
+        How numbers travel: gloo for those in the memory of the CPU, NCCL for those of GPUs.
+    store : torch.distributed.TCPStore, optional
+        The meeting place itself, of the peer that has opened it.
+    """
+
+    def __init__(
+        self, meeting: Meeting, rank: int, *, timeout_s: float = 300.0, backend: str = "gloo", store: Any = None
+    ) -> None:
+        if meeting.host == LOOPBACK:
+            os.environ.setdefault(_INTERFACE, _loopback_interface())
+        try:
+            store = store or TCPStore(meeting.host, meeting.port, is_master=False, timeout=_JOIN_TIMEOUT)
+            _wait_for_all(store, meeting, rank)
+            timeout = timedelta(seconds=timeout_s)
+            dist.init_process_group(backend, store=store, rank=rank, world_size=meeting.num_peers, timeout=timeout)
+        except RuntimeError as error:
+            raise PeerLostError(f"the peers did not all come together: {error}") from error
+        self._device = torch.device("cuda" if backend == "nccl" else "cpu")
+
+    def sum(self, row: torch.Tensor) -> torch.Tensor:
+        """Sum of the rows of all peers; every one of them has to call it."""
+        row = row.to(self._device)
+        try:
+            dist.all_reduce(row)
+        except RuntimeError as error:
+            raise PeerLostError(f"gradients cannot be averaged, a peer is lost: {error}") from error
+        return row.cpu()
+
+    def leave(self) -> None:
+        """Leave the group, whole or not."""
+        dist.destroy_process_group()
+
+
+def open_meeting(host: str, num_peers: int) -> tuple[Meeting, Any]:
+    """Open a place on this machine for peers to meet; returns it and what keeps it open."""
+    store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+    return Meeting(host, store.port, num_peers), store
+
+
+def _wait_for_all(store: Any, meeting: Meeting, rank: int) -> None:
+    """Wait until every peer has come; one that was lost on the way is missed soon."""
+    store.set(f"{_PRESENT}{rank}", "")
+    store.wait([f"{_PRESENT}{peer}" for peer in range(meeting.num_peers)], _JOIN_TIMEOUT)
+
+
+def _loopback_interface() -> str:
+    """Name of the network interface that leads back to this machine, `lo` on most."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in names if name.startswith("lo")), "lo")

@@ -1,0 +1,156 @@
+"""`PeerGradients` and `PeerUWorker`: the driver of decentralised updates, which only sets their pace."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from recollect.errors import NotFiniteError, WorkerError
+from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.gradients.g_worker_set import GWorkerSet
+from recollect.scheme.gradients.gradients import Gradient
+from recollect.scheme.gradients.learned import put_learned, put_state, take_state
+from recollect.scheme.gradients.remote import Factory, RemoteGradients, mean_info
+from recollect.scheme.updates.all_reduce import StageReport
+from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
+from recollect.scheme.updates.u_worker import Info, UWorker
+
+# Peers wait for the slowest one that still collects; a lost one is noticed when its connection closes.
+_TIMEOUT_S: Final = 1800.0
+
+
+class PeerGradients(RemoteGradients):
+    """Gradient workers that average gradients among themselves and apply them.
+
+    When one of them is lost, the others give up the stage, and all meet again with its successor, which goes
+    on from what the others have learned.
+    """
+
+    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+        super().__init__(col_worker, workers)
+        self._have_met = False
+        self._versions: dict[int, int] = {}
+
+    def stage(self) -> Iterator[Gradient]:
+        """Nothing is left to apply; see `run_stage`."""
+        return iter(())
+
+    def run_stage(self) -> list[Info]:
+        """Run one update stage on all workers; returns what is known of each update."""
+        while not self._have_met:
+            self._meet()
+        answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
+        lost = self._lose_all(answers)
+        reports = {answer.call.worker: answer.value for answer in answers if answer.error is None}
+        self._have_met = not lost and all(report.is_complete for report in reports.values())
+        self._versions = {index: report.version for index, report in reports.items()}
+        for index, report in reports.items():
+            self._take(index, report)
+        return _rounds(list(reports.values()))
+
+    def fetch_state(self) -> None:
+        """Bring optimisers, counters and weights of the furthest worker here, where they are saved.
+
+        If no worker is left, what is here is what there is: the weights of the last complete stage.
+        """
+        with suppress(WorkerError):
+            put_state(self.algo, self._newest_state(), with_chance=True)
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self._have_met = False
+        self._versions = {}
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        self.fetch_state()
+        super().replace_agent_component(component_name, new_component_factory)
+        self._versions = {}
+        self._have_met = False
+
+    def _take(self, index: int, report: StageReport) -> None:
+        if report.failure is not None:
+            self._offending_batch = report.batch
+            raise NotFiniteError(f"{report.failure} (gradient worker {index})")
+        self._statuses[index] = report.status
+        if report.learned is not None:
+            put_learned(self.algo, report.learned)
+
+    def _meet(self) -> None:
+        """Bring all workers together, with what the one that is furthest has learned."""
+        state = self._newest_state()
+        successors = {index: self._revival(index) for index in self._lost}
+        calls = [
+            self.workers.call(index, "go_on", replace(successors[index], learned=state))
+            if index in successors
+            else self.workers.call(index, "adopt", state)
+            for index in self.workers.indices
+        ]
+        self._lost.clear()
+        meeting = None if self._lose_all(self.workers.wait_all(calls)) else self._open_meeting()
+        if meeting is None:
+            return
+        calls = [
+            self.workers.call(index, "join", meeting, rank, _TIMEOUT_S)
+            for rank, index in enumerate(self.workers.indices)
+        ]
+        answers = self.workers.wait_all(calls)
+        self._have_met = not self._lose_all(answers) and all(answer.value for answer in answers)
+
+    def _lose_all(self, answers: Sequence[Answer]) -> set[int]:
+        """Follow the end of those workers whose calls ended with an error, and return which."""
+        lost = {answer.call.worker for answer in answers if answer.error is not None}
+        for index in lost:
+            self._lose(index)
+        return lost
+
+    def _newest_state(self) -> dict[str, Any]:
+        """What the worker that is furthest has learned; what is known here if none of them is left."""
+        left = {index: version for index, version in self._versions.items() if index not in self._lost}
+        while left:
+            index = max(left, key=lambda each: left[each])
+            (answer,) = self.workers.wait_all([self.workers.call(index, "learner_state")])
+            if answer.error is None:
+                state: dict[str, Any] = answer.value
+                return state
+            self._lose(index)
+            del left[index]
+        return take_state(self.algo)
+
+    def _open_meeting(self) -> Meeting | None:
+        """Have the first worker open a place to meet: on this machine alone if all are on it."""
+        indices = self.workers.indices
+        addresses = self.workers.wait_all([self.workers.call(index, "node_address") for index in indices])
+        if self._lose_all(addresses):
+            return None
+        hosts = [answer.value for answer in addresses]
+        host = LOOPBACK if len(set(hosts)) == 1 else hosts[0]
+        answers = self.workers.wait_all([self.workers.call(indices[0], "open_meeting", host, len(indices))])
+        self._lose_all(answers)
+        meeting: Meeting | None = answers[0].value
+        return meeting
+
+
+class PeerUWorker(UWorker):
+    """Update worker whose gradient workers apply updates themselves."""
+
+    gradients: PeerGradients
+
+    def step(self) -> None:
+        """Run one update stage on all gradient workers."""
+        for info in self.gradients.run_stage():
+            self.num_updates += 1
+            self.recent_updates.append(info)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of updates, from the first gradient worker."""
+        self.gradients.fetch_state()
+        return super().state()
+
+
+def _rounds(reports: list[StageReport]) -> list[Info]:
+    """What is known of each update, as the mean over the workers that had a gradient for it."""
+    num_rounds = max((len(report.infos) for report in reports), default=0)
+    return [
+        mean_info([report.infos[place] for report in reports if place < len(report.infos)])
+        for place in range(num_rounds)
+    ]

@@ -1,0 +1,62 @@
+"""Weights on their way to workers: versions, each put into the object store once."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from recollect.scheme.base import engine
+
+
+def pack_weights(actor: Any) -> dict[str, np.ndarray]:
+    """Weights and buffers of an actor as arrays, which readers share without a copy."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in actor.state_dict().items()}
+
+
+def unpack_weights(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Undo `pack_weights`; the tensors are copies."""
+    return {name: torch.tensor(array) for name, array in arrays.items()}
+
+
+class Version(NamedTuple):
+    """Weights in the object store, and their number."""
+
+    number: int
+    reference: Any
+
+
+class PublishedWeights:
+    """Puts the weights of an actor into the object store, once for every version.
+
+    Attributes
+    ----------
+    num_puts : int
+        How often weights were put.
+    """
+
+    def __init__(self) -> None:
+        self.num_puts = 0
+        self._newest: Version | None = None
+        self._num_changes: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Number of the newest version; 0 before the first."""
+        return 0 if self._newest is None else self._newest.number
+
+    def publish(self, actor: Any, num_changes: int) -> Version:
+        """Return the newest version, a new one if the weights have changed since.
+
+        Parameters
+        ----------
+        actor : Actor
+            Owner of the weights.
+        num_changes : int
+            How often they were changed so far.
+        """
+        if self._newest is None or num_changes != self._num_changes:
+            self._newest = Version(self.number + 1, engine.put(pack_weights(actor)))
+            self._num_changes = num_changes
+            self.num_puts += 1
+        return self._newest

@@ -1,0 +1,272 @@
+"""Collection on Ray: exactly what workers saw, straggling, hot changes, workers that join and leave."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+import torch
+
+from recollect import keys
+from recollect.agent.envs import VecEnv
+from recollect.errors import ConfigError
+from recollect.scheme.collection.c_worker_set import CWorkerSet
+from recollect.scheme.weights import pack_weights
+from tests.integration.ray.parts import ImageEnv, TellTaleEnv, make_set
+
+ROOT = Path(__file__).parents[3]
+
+Make = Callable[..., CWorkerSet]
+
+
+@pytest.fixture
+def make(ray_cluster: None) -> Iterator[Make]:
+    """Makes sets of workers that end with the test."""
+    made: list[CWorkerSet] = []
+
+    def make_one(*args: Any, **options: Any) -> CWorkerSet:
+        made.append(make_set(*args, **options))
+        return made[-1]
+
+    yield make_one
+    for workers in made:
+        workers.stop()
+
+
+def stored(workers: CWorkerSet, source: Any) -> dict[str, Any]:
+    data: dict[str, Any] = workers.local_worker().storage.get_all_buffer_data(source=source)
+    return data
+
+
+def sources(workers: CWorkerSet) -> list[Any]:
+    found: list[Any] = workers.local_worker().storage._store.sources
+    return found
+
+
+def learn(worker: Any) -> list[Any]:
+    """One update stage; returns its batches."""
+    algo, storage = worker.algo, worker.storage
+    if worker.num_steps < algo.start_steps:
+        return []
+    storage.before_gradients()
+    batches = []
+    for batch in storage.generate_batches(algo.num_mini_batch, algo.mini_batch_size, algo.num_epochs):
+        batches.append({key: value.clone() for key, value in batch.items() if isinstance(value, torch.Tensor)})
+        _, info = algo.compute_gradients(batch)
+        algo.apply_gradients()
+        storage.after_gradients(batch, info)
+        worker.actor_version += 1
+    return batches
+
+
+@pytest.mark.parametrize(
+    ("algo", "storage", "options"),
+    [
+        ("ddqn", "per", {"storage_options": {"n_step": 3, "alpha": 0.6, "epsilon": 0.01}}),
+        ("sac", "ere", {"actor_options": {"normalise_observations": True, "normalise_rewards": True}}),
+        ("ppo", "gae", {"size": 10, "actor_options": {"normalise_observations": True}}),
+        ("ddqn", "replay", {"actor_options": {"memory": "gru"}, "compress_data_to_send": True}),
+    ],
+)
+def test_one_synchronous_worker_gives_the_same_batches_as_none(
+    make: Make, algo: str, storage: str, options: dict[str, Any]
+) -> None:
+    local, remote = make(0, algo, storage, **options), make(1, algo, storage, **options)
+    num_batches = 0
+    for _ in range(8):
+        batches = []
+        for workers in (local, remote):
+            worker = workers.local_worker()
+            if worker.algo.is_on_policy:
+                worker.storage.reset()
+            workers.collection.collect()
+            batches.append(learn(worker))
+        assert len(batches[0]) == len(batches[1])
+        for left, right in zip(*batches, strict=True):
+            assert left.keys() == right.keys()
+            assert all(torch.equal(left[key], right[key]) for key in left)
+        num_batches += len(batches[0])
+    assert num_batches >= 10
+    assert local.local_worker().num_steps == remote.local_worker().num_steps == 160
+    weights = [workers.local_worker().actor.state_dict() for workers in (local, remote)]
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_store_is_the_union_of_what_workers_saw(make: Make, mode: str) -> None:
+    workers = make(2, "ddqn", "nstep", env=TellTaleEnv, mode=mode, numbers={"start_steps": 10**6})
+    for _ in range(10):
+        workers.collection.collect()
+    num_steps, pids = 0, set()
+    for index in (0, 1):
+        found = stored(workers, (0, index, 0))
+        time_steps = len(found[keys.REWARD])
+        expected = _alone(workers, index, time_steps)
+        for key in found:
+            left, right = found[key].clone(), expected[key].clone()
+            if key in (keys.OBS, keys.NEXT_OBS):
+                pids |= set(left[..., 0].unique().tolist())
+                left[..., 0] = right[..., 0] = 0
+            assert torch.equal(left, right), key
+        num_steps += time_steps * 2
+    assert num_steps == workers.local_worker().num_steps == len(workers.local_worker().storage)
+    assert len(pids) == 2
+
+
+def _alone(workers: CWorkerSet, index: int, num_steps: int) -> dict[str, Any]:
+    """What the worker sees if it fills a storage of its own."""
+    worker = workers.worker_class(**{**workers.worker_params, "index_worker": index, "device": "cpu"})  # type: ignore[arg-type]
+    worker.collect_train_data(num_steps)  # type: ignore[attr-defined]
+    found: dict[str, Any] = worker.storage.get_all_buffer_data()  # type: ignore[attr-defined]
+    return found
+
+
+def test_large_arrays_are_read_where_the_object_store_has_them(make: Make) -> None:
+    workers = make(1, "ddqn", "replay", env=ImageEnv, size=100)
+    weights = ray.put(pack_weights(workers.local_worker().actor))
+    new = ray.get(workers.handle(0).collect_slice.remote(weights, 1, 0))
+    images = new.arrays[keys.OBS]
+    assert images.nbytes > 200_000
+    assert not images.flags.owndata
+    assert not images.flags.writeable
+    assert new.num_bytes < 1.2 * images.nbytes
+
+
+MY_ENVS = """
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class MyEnv(CartPoleEnv):
+    pass
+"""
+JOINING = """
+import sys
+from recollect.scheme.base import engine
+from tests.integration.ray.parts import make_set
+import my_envs
+
+address, folder = sys.argv[1:]
+assert engine.connect(address, {"py_modules": [folder]})
+workers = make_set(1, env=my_envs.MyEnv)
+assert workers.collection.collect().num_steps == 20
+workers.stop()
+engine.disconnect()
+"""
+
+
+def test_a_cluster_is_joined_and_the_code_that_workers_need_is_shipped(ray_cluster: Any, tmp_path: Path) -> None:
+    module = tmp_path / "my_envs"
+    module.mkdir()
+    (module / "__init__.py").write_text(MY_ENVS)
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    subprocess.run(
+        [sys.executable, "-c", JOINING, ray_cluster.address, str(module)],
+        check=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Path) -> None:
+    kwargs = {"folder": str(tmp_path), "step_s": 0.01}
+    workers = make(
+        3,
+        "ppo",
+        "gae",
+        env=TellTaleEnv,
+        env_kwargs=kwargs,
+        num_envs=1,
+        size=40,
+        numbers={"update_every": 40},
+        col_fraction_samples=0.1,
+        fraction_workers=0.6,
+    )
+    workers.collection.collect()
+    slow_pid = int(stored(workers, (0, 1, 0))[keys.OBS][0, 0, 0])
+    workers.local_worker().storage.reset()
+    handle = workers.handle(1)
+    before = ray.get(handle.progress.options(concurrency_group="control").remote())
+    (tmp_path / "slow").write_text(str(slow_pid))
+    report = workers.collection.collect()
+    after = ray.get(handle.progress.options(concurrency_group="control").remote())
+    lengths = [int(workers.local_worker().storage._store.ring.sizes[lane]) for lane in range(3)]
+    assert lengths[1] == after - before < 40
+    assert lengths[0] == lengths[2] == 40
+    assert report.num_steps == sum(lengths)
+    workers.local_worker().storage.before_gradients()
+    batches = list(workers.local_worker().storage.generate_batches(1, 1))
+    assert len(batches[0][keys.REWARD]) == sum(lengths)
+
+
+def test_a_parameter_is_changed_in_all_workers(make: Make) -> None:
+    workers = make(2)
+    workers.collection.collect()
+    workers.update_algorithm_parameter("update_every", 4)
+    assert workers.collection.collect().num_steps == 4 * 2 * 2
+    workers.update_storage_parameter("max_size", 50)
+    assert workers.local_worker().storage.max_size == 50
+    with pytest.raises(ConfigError):
+        workers.update_algorithm_parameter("update_every", -1)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_environments_are_replaced_in_all_workers(make: Make, mode: str) -> None:
+    workers = make(2, env=TellTaleEnv, mode=mode)
+    workers.collection.collect()
+    other, _, _ = VecEnv.create_factory(TellTaleEnv, {"step_s": 1e-6}, 2, seed=99)
+    workers.replace_agent_component("envs_train", other)
+    for _ in range(6):
+        workers.collection.collect()
+    expected = other("cpu", 0, 0)
+    expected.reset()
+    # The new environments begin with their first episode, and others than the old ones.
+    episodes = stored(workers, (0, 0, 0))[keys.OBS][:, 0, 1].numpy()
+    assert np.count_nonzero(np.diff(episodes) < 0) == 1
+    assert workers.num_restarts == 0
+
+
+def test_an_algorithm_and_an_actor_are_replaced(make: Make) -> None:
+    workers, other = make(1), make(0, numbers={"update_every": 3}, actor_options={"hidden_sizes": (5,)})
+    workers.collection.collect()
+    parameters = other.worker_params
+    workers.replace_agent_component("algo", parameters["algo_factory"])
+    assert workers.collection.collect().num_steps == 6
+    workers.replace_agent_component("actor", parameters["actor_factory"])
+    assert workers.collection.collect().num_steps == 6
+    assert workers.num_restarts == 0
+
+
+def test_workers_join_and_leave(make: Make) -> None:
+    workers = make(1, "ddqn", "replay", env=TellTaleEnv)
+    assert workers.collection.collect().num_steps == 20
+    workers.collection.add_workers(1)
+    assert workers.num_workers == 2
+    assert workers.collection.collect().num_steps == 40
+    assert len(workers.collection.reports()) == 2
+    workers.collection.remove_workers(1)
+    assert workers.collection.collect().num_steps == 20
+    assert sources(workers) == [(0, 0, 0)]
+    assert len(workers.local_worker().storage) == workers.local_worker().num_steps == 80
+
+
+def test_what_cannot_be_had_is_refused_at_once(make: Make) -> None:
+    begin = time.monotonic()
+    with pytest.raises(ConfigError, match="GPU 64, but the largest node has 0"):
+        make(2, col_worker_resources={"num_gpus": 64})
+    with pytest.raises(ConfigError, match="unicorn 1"):
+        make(2, col_worker_resources={"resources": {"unicorn": 1}})
+    assert time.monotonic() - begin < 30
+
+
+def test_without_remote_workers_ray_is_not_imported() -> None:
+    code = (
+        "import sys; from tests.schemes import make_scheme; scheme = make_scheme(); scheme.update_worker.step(); "
+        "scheme.stop(); assert 'ray' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -1,0 +1,50 @@
+"""`recollect train` with remote workers, and going on with such a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from recollect.api import Agent
+from recollect.cli import main
+from recollect.runs.directory import RunDirectory
+from recollect.runs.writers import read_rows
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
+TINY: Final = (
+    *("--set", "actor.hidden_sizes=[8]", "--set", "algo.start_steps=20", "--set", "algo.test_every=0"),
+    *("--set", "algo.update_every=10", "--final-episodes", "2", "--num-test-envs", "1", "--threads", "1"),
+)
+WORKERS: Final = (
+    *("--col-workers", "1", "--grad-workers", "1"),
+    *("--col-resources", "{num_cpus: 0.1}", "--grad-resources", "{num_cpus: 0.1}"),
+)
+
+
+def recollect(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    code = main(words)
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return out
+
+
+def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "ddqn", "CartPole-v1", "--preset", "none", "--steps", "100", "--name", "mine", *TINY, *WORKERS)
+    out = recollect(words, capsys)
+    assert "1 collector · 1 gradient worker" in out
+    assert "workers 1 · " in out
+    run = RunDirectory.open("runs/mine")
+    row = read_rows(run.metrics_file)[-1]
+    assert (row["workers/number"], row["gradients/workers"]) == ("1", "1")
+    assert float(row["workers/0.0/steps_per_s"]) > 0
+    recollect(("resume", "runs/mine", "--steps", "160"), capsys)
+    assert int(read_rows(run.metrics_file)[-1]["steps"]) >= 160
+    agent = Agent.load("runs/mine")
+    assert agent.num_steps >= 160
+    assert agent.scheme.grad_worker is not None
+    agent.close()

@@ -1,0 +1,62 @@
+"""Gradient workers in this process that are called as those in others are, one after the other."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.gradients.g_worker import GWorker
+
+
+class WorkersHere:
+    """Runs a call when its answer is waited for; workers can be told to be slow, or to die of their next call.
+
+    Parameters
+    ----------
+    workers : sequence of GWorker
+        The workers.
+    """
+
+    def __init__(self, workers: Sequence[GWorker]) -> None:
+        self.workers = dict(enumerate(workers))
+        self.num_restarts = 0
+        self.dying: set[int] = set()
+        self.slow: set[int] = set()
+        self.changes: list[tuple[Any, ...]] = []
+        self._asked: dict[int, tuple[int, str, tuple[Any, ...]]] = {}
+
+    @property
+    def indices(self) -> list[int]:
+        return list(self.workers)
+
+    @property
+    def num_workers(self) -> int:
+        return len(self.workers)
+
+    def call(self, index: int, method: str, *args: Any) -> Call:
+        number = len(self._asked)
+        self._asked[number] = (index, method, args)
+        return Call(number, index, 0)
+
+    def wait(self, calls: Sequence[Call]) -> list[Answer]:
+        quick = [call for call in calls if call.worker not in self.slow]
+        return [self._answer((quick or list(calls))[0])]
+
+    def wait_all(self, calls: Sequence[Call]) -> list[Answer]:
+        return [self._answer(call) for call in calls]
+
+    def broadcast(self, method: str, *args: Any, **kept: Any) -> None:
+        self.changes.append((method, *args))
+        for worker in self.workers.values():
+            getattr(worker, method)(*args)
+
+    def stop(self) -> None:
+        for worker in self.workers.values():
+            worker.stop()
+
+    def _answer(self, call: Call) -> Answer:
+        index, method, args = self._asked[call.reference]
+        if index in self.dying:
+            self.dying.discard(index)
+            self.num_restarts += 1
+            return Answer(call, error=RuntimeError("killed"))
+        return Answer(call, getattr(self.workers[index], method)(*args))

@@ -1,0 +1,196 @@
+"""Gradients of several workers, as the one who applies them sees them; here without processes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from recollect.config import build, resolve
+from recollect.errors import NotFiniteError
+from recollect.scheme.gradients import remote
+from recollect.scheme.gradients.async_gradients import AsyncGradients
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.moments import take_sums
+from recollect.scheme.gradients.sync_gradients import SyncGradients
+from recollect.scheme.updates.u_worker import UWorker
+from tests.schemes import make_scheme
+from tests.unit.scheme.gradients.fakes import WorkersHere
+
+
+@pytest.fixture(autouse=True)
+def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote.engine, "put", lambda value: value)
+
+
+def make_gradients(kind: Any, num_workers: int = 2, start_steps: int = 16, **options: Any) -> Any:
+    """Real workers of a small agent, all with the same seeds, and a learner of the same."""
+    workers = []
+    for index in range(num_workers):
+        scheme = make_scheme("sac", "per", start_steps=start_steps)
+        worker = GWorker(index, lambda *_, scheme=scheme: scheme.grad_worker.col_workers, num_peers=num_workers)
+        workers.append(worker)
+    return kind(make_scheme("sac", "per").col_worker, WorkersHere(workers), **options)
+
+
+def weights_of(algo: Any) -> list[torch.Tensor]:
+    return [weight.clone() for weight in algo.actor.state_dict().values()]
+
+
+def test_workers_that_all_do_the_same_are_as_one_here() -> None:
+    here = make_scheme("sac", "per", start_steps=8)
+    elsewhere = [make_gradients(SyncGradients, number, start_steps=8) for number in (1, 2)]
+    for update in (here.update_worker, *(UWorker(0, gradients) for gradients in elsewhere)):
+        for _ in range(4):
+            update.step()
+    for number, gradients in enumerate(elsewhere, start=1):
+        assert gradients.num_steps == number * here.num_steps
+        assert gradients.algo.num_updates == here.num_updates == 8
+        assert all(torch.equal(*pair) for pair in zip(weights_of(gradients.algo), weights_of(here.algo), strict=True))
+
+
+def test_a_round_applies_the_mean() -> None:
+    gradients = make_gradients(SyncGradients)
+    update = UWorker(0, gradients)
+    for _ in range(3):
+        update.step()
+    assert update.num_updates == gradients.algo.num_updates == 6
+    assert gradients.num_steps == 3 * 16
+    assert all(float(info["Algorithm"]["loss_q"]) for info in update.recent_updates)
+    workers = gradients.workers.workers.values()
+    assert all(worker.col_worker.actor_version == 5 for worker in workers), "the weights before the last update"
+
+
+def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
+    gradients = make_gradients(SyncGradients)
+    update = UWorker(0, gradients)
+    for _ in range(2):
+        update.step()
+    gradients.workers.dying.add(1)
+    update.step()
+    assert gradients.num_steps == 2 * 16 + 8
+    assert gradients.status().num_stored == 24
+    assert update.num_updates == 6
+    lost = gradients.workers.workers[1]
+    lost.col_worker.num_steps = 0  # as a new one has it
+    update.step()
+    assert lost.col_worker.num_steps == 16 + 8
+    assert lost.col_worker.num_steps_lost == 16
+    assert gradients.num_steps == 2 * 16 + 8 + 16
+    assert gradients.report().num_restarts == 1
+
+
+def test_gradients_come_one_by_one_with_their_lag() -> None:
+    gradients = make_gradients(AsyncGradients)
+    update = UWorker(0, gradients)
+    for _ in range(3):
+        update.step()
+    assert gradients.num_steps >= 3 * 16 - 8
+    assert gradients.algo.num_updates == update.num_updates > 6
+    lags = gradients.report().lags
+    assert len(lags) == update.num_updates
+    assert 0 <= min(lags) <= max(lags)
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_a_slow_worker_is_waited_for_before_it_is_too_late(bound: int) -> None:
+    gradients = make_gradients(AsyncGradients, max_lag=bound)
+    gradients.workers.slow.add(1)
+    update = UWorker(0, gradients)
+    for _ in range(6):
+        update.step()
+    assert max(gradients.report().lags) == bound
+
+
+def test_a_slow_worker_is_not_waited_for_without_need() -> None:
+    gradients = make_gradients(AsyncGradients)
+    gradients.workers.slow.add(1)
+    update = UWorker(0, gradients)
+    for _ in range(6):
+        update.step()
+    assert max(gradients.report().lags) == 0, "the slow one has not had its turn"
+
+
+def test_a_worker_that_is_lost_on_the_way_comes_back() -> None:
+    gradients = make_gradients(AsyncGradients, max_lag=2)
+    update = UWorker(0, gradients)
+    update.step()
+    gradients.workers.dying |= {0, 1}
+    for _ in range(4):
+        update.step()
+    assert gradients.report().num_restarts == 2
+    assert not gradients._lost
+
+
+def test_changes_reach_all_workers() -> None:
+    gradients = make_gradients(AsyncGradients)
+    next(gradients.stage(), None)
+    gradients.update_algorithm_parameter("gamma", 0.5)
+    gradients.update_storage_parameter("n_step", 4)
+    workers = gradients.workers.workers.values()
+    assert [worker.algo.gamma for worker in workers] == [0.5, 0.5]
+    assert [worker.storage.n_step for worker in workers] == [4, 4]
+    assert gradients.algo.gamma == 0.5
+    gradients.replace_agent_component("storage", make_storage)
+    assert [worker.storage.max_size for worker in workers] == [77, 77]
+    assert not gradients._calls
+    assert not gradients._arrived
+
+
+def make_storage(*parts: Any) -> Any:
+    from recollect.agent.storages import ReplayBuffer
+
+    return ReplayBuffer.create_factory(77, seed=1)(*parts)
+
+
+def test_a_loss_that_is_not_finite_is_told_with_its_batch() -> None:
+    gradients = make_gradients(SyncGradients, 1)
+    (worker,) = gradients.workers.workers.values()
+
+    def broken(batch: Any, grads_to_cpu: bool = True) -> Any:
+        raise NotFiniteError("loss_q is nan")
+
+    update = UWorker(0, gradients)
+    update.step()
+    worker.algo.compute_gradients = broken
+    with pytest.raises(NotFiniteError, match=r"loss_q is nan \(gradient worker 0\)"):
+        update.step()
+    assert gradients.offending_batch["Reward"].shape == (8, 1)
+
+
+def test_a_state_is_gone_on_from_with_as_many_workers_or_others(tmp_path: Path) -> None:
+    gradients = make_gradients(SyncGradients)
+    update = UWorker(0, gradients)
+    for _ in range(3):
+        update.step()
+    gradients.save_storage(tmp_path)
+    same, fewer = make_gradients(SyncGradients), make_gradients(SyncGradients, 1)
+    for other in (same, fewer):
+        other.load_state(gradients.state())
+        other.load_storage(tmp_path)
+        assert other.num_steps == gradients.num_steps
+        assert other.status().episodes.num_episodes == gradients.status().episodes.num_episodes
+    assert same.status().num_stored == gradients.status().num_stored == 48
+    assert fewer.status().num_stored == 24
+
+
+def test_algorithms_know_how_many_workers_there_are() -> None:
+    gradients = make_gradients(SyncGradients, 2)
+    UWorker(0, gradients).step()
+    algos = [gradients.algo, *(worker.algo for worker in gradients.workers.workers.values())]
+    assert [(algo.num_collectors, algo.num_learners) for algo in algos] == [(1, 2)] * 3
+
+
+def test_normalisers_see_what_all_workers_saw() -> None:
+    options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
+    schemes = [build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options)) for _ in range(3)]
+    workers = [
+        GWorker(index, lambda *_, scheme=scheme: scheme.grad_worker.col_workers, num_peers=2)
+        for index, scheme in enumerate(schemes[1:])
+    ]
+    gradients: Any = SyncGradients(schemes[0].col_worker, WorkersHere(workers))  # type: ignore[arg-type]
+    update = UWorker(0, gradients)
+    for stage in range(1, 4):
+        update.step()
+        (sums,) = take_sums(gradients.algo.actor).values()
+        assert sums[0].tolist() == [2 * 2 * 8 * stage] * 3, "steps of both workers"

@@ -1,0 +1,44 @@
+"""Updates and collected steps keep their ratio to each other, whoever is ahead."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.errors import ConfigError
+from recollect.scheme.limiter import ReplayRatio
+
+
+@settings(deadline=None)
+@given(st.floats(0.001, 20.0), st.lists(st.integers(0, 300), max_size=30))
+def test_no_update_is_early_and_none_is_left_out(ratio: float, stages: list[int]) -> None:
+    limiter, num_updates = ReplayRatio(ratio), 0
+    for num_steps in stages:
+        limiter.collected(num_steps)
+        due = limiter.due
+        assert (limiter.steps_short == 0) == (due > 0)
+        limiter.updated(due)
+        num_updates += due
+        assert limiter.steps_short > 0
+    assert abs(num_updates - ratio * sum(stages)) < 1 + 1e-6
+
+
+def test_steps_that_are_short_are_enough_and_not_too_many() -> None:
+    limiter = ReplayRatio(0.3)
+    assert limiter.steps_short == 4
+    limiter.collected(3)
+    assert limiter.due == 0
+    limiter.collected(1)
+    assert limiter.due == 1
+
+
+def test_going_on_from_a_state() -> None:
+    limiter, other = ReplayRatio(0.5), ReplayRatio(0.5)
+    limiter.collected(9)
+    limiter.updated(3)
+    other.load_state(limiter.state())
+    assert (other.due, other.steps_short) == (limiter.due, limiter.steps_short) == (1, 0)
+
+
+def test_no_updates_at_all_are_no_ratio() -> None:
+    with pytest.raises(ConfigError, match="above 0"):
+        ReplayRatio(0.0)
