@@ -138,7 +138,7 @@ class CWorker(Worker):
         return int(self.algo.update_every)
 
     def collect_data(self, listen_to: Collection[str] = (), data_to_cpu: bool = True) -> tuple[dict[str, Any], Info]:
-        """Collect for one update stage and hand the data over; the storage is empty then.
+        """Collect for one update stage and hand the data over; the storage is not touched.
 
         Parameters
         ----------

@@ -86,7 +86,7 @@ def check_metrics(found: dict[str, float], collection: str, gradients: str) -> N
 LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = [
     (
         "cartpole-ddqn",
-        {"num_col_workers": 2, "col_mode": "async"},
+        {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0},
         12_000,
         {"update_every": 16, "num_mini_batch": 16},
         100.0,
@@ -125,10 +125,13 @@ def test_a_cell_learns(preset: str, cell: dict[str, Any], steps: int, options: d
 @pytest.mark.parametrize(("collection", "gradients"), CELLS)
 def test_every_cell_learns(collection: str, gradients: str) -> None:
     """Well above the 20 steps of a pole that nobody balances."""
-    scheme_options = {f"scheme.{name}": value for name, value in workers_of(collection, gradients).items()}
-    options = {"seed": 1, "test_every": 0, "lr": 2e-3, "num_epochs": 10, "anneal_steps": 0, "num_envs": 4}
-    storage = {"storage": "vtrace"} if collection == "async" else {}
-    learner = Learner(build(resolve(preset="cartpole-ppo", overrides={**options, **storage, **scheme_options})), 24_000)
+    preset, _, steps, options, _ = LEARNING[0 if collection == "async" else 1]
+    workers = workers_of(collection, gradients)
+    if collection == "async":
+        workers["replay_ratio"] = 1.0
+    scheme_options = {f"scheme.{name}": value for name, value in workers.items()}
+    config = resolve(preset=preset, overrides={"seed": 1, "test_every": 0, **options, **scheme_options})
+    learner = Learner(build(config), steps)
     try:
         while not learner.done():
             learner.step()

