@@ -61,7 +61,8 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     if address is None:
         options["include_dashboard"] = False
     try:
-        ray.init(address=address, logging_level=logging.WARNING, **options)
+        # Without an address Ray would join a cluster that somebody else has left running on this machine.
+        ray.init(address=address or "local", logging_level=logging.WARNING, **options)
     except ConnectionError as error:
         raise ConfigError(
             f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
