@@ -19,6 +19,7 @@ TESTS = "tests/unit/agent/storages"
 PROGRAMS = f"{TESTS}/test_against_reference.py"
 FREQUENCIES = f"{TESTS}/test_frequencies.py"
 BAD_INPUT = f"{TESTS}/test_bad_input.py"
+HINDSIGHT = f"{TESTS}/experience/test_hindsight.py"
 FAILED = 1  # pytest's status when tests ran and some failed
 
 
@@ -227,6 +228,20 @@ MUTANTS = (
                 return False""",
         """            ):
                 return True""",
+    ),
+    Mutant(
+        "goals are overwritten while a reward function's caller holds them",
+        "experience/rewriting.py",
+        "return getrefcount(self._array) == self._references_at_rest",
+        "return True",
+        (HINDSIGHT,),
+    ),
+    Mutant(
+        "the right half of a level is never drawn",
+        "experience/priority_kernels.py",
+        "while target >= end and node < last:",
+        "while target >= end and node < last // 2:",
+        (FREQUENCIES,),
     ),
     Mutant(
         "infinite rewards are stored",

@@ -14,7 +14,7 @@ from recollect.agent.storages.experience import draw_kernels, gather_kernels
 from recollect.agent.storages.experience.intake import Intake, take_skips
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import Name, OutputPlan
+from recollect.agent.storages.experience.outputs import Drawn, Name, OutputPlan
 from recollect.agent.storages.experience.schema import (
     FrameStacks,
     Schema,
@@ -77,6 +77,8 @@ class LaneStore:
         Depth of stacked frames, for each observation key that has them.
     sequence : SequenceShape, optional
         Hand out sequences instead of steps.
+    drawn_keys : tuple of str
+        Columns of a batch that come from its draw.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
     bytes_beside : callable
@@ -92,6 +94,7 @@ class LaneStore:
         *,
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
+        drawn_keys: tuple[str, ...] = (),
         on_relayout: Callable[[LaneRing | None, LaneRing], None],
         bytes_beside: Callable[[], float],
     ) -> None:
@@ -102,6 +105,8 @@ class LaneStore:
         self._allowed_keys = allowed_keys
         self._memory = memory
         self._frame_stack = frame_stack
+        # A draw says something of each sequence, not of each of its rows.
+        self._drawn_keys = drawn_keys if sequence is None else ()
         self._on_relayout = on_relayout
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
@@ -283,25 +288,21 @@ class LaneStore:
             )
         return StorageError("the storage is empty: insert data before sampling")
 
-    def locate(self, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Windows of the steps `ids`, as `LaneRing.locate` gives them."""
-        return self.ring.locate(ids, limits)
-
     def gather(
-        self, ids: np.ndarray, places: np.ndarray, gamma: float, *, may_overlap: bool = True
+        self, drawn: Drawn, limits: np.ndarray, gamma: float, *, may_overlap: bool = True
     ) -> dict[Name, torch.Tensor]:
-        """Rows of the windows at `places`, by name, `[batch, ...]`.
+        """Rows of the windows from `drawn` on, of at most `limits` [batch] or [1] steps, by name, `[batch, ...]`.
 
         Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
         """
-        assert self._plan is not None
-        plan = self._plan
-        if may_overlap and self._shifted_plan is not None and gather_kernels.stacks_shift(self.ring.header, places):
-            plan = self._shifted_plan
-        return plan.gather(ids, places, gamma)
+        plan, shifted = self._plan, self._shifted_plan
+        assert plan is not None
+        if shifted is not None and may_overlap and gather_kernels.stacks_shift(self.ring.header, drawn.ids, limits):
+            plan = shifted
+        return plan.gather(drawn, limits, gamma)
 
     def plan(self) -> OutputPlan:
-        """A plan of one's own to gather all columns."""
+        """A plan of one's own to gather all stored columns."""
         return OutputPlan(self.ring)
 
     def state(self) -> StoreState:
@@ -433,8 +434,9 @@ class LaneStore:
         self._has_starts = False
         assert self._intake is not None
         ring.bind_inputs(self._intake.positions)
-        self._plan = OutputPlan(ring)
-        self._shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
+        self._plan, self._shifted_plan = OutputPlan(ring, drawn_keys=self._drawn_keys), None
+        if ring.schema.depth > 1:
+            self._shifted_plan = OutputPlan(ring, shifted_stacks=True, drawn_keys=self._drawn_keys)
         self._any_step = Starts(ring.num_lanes)
         leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
         self._is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))

@@ -119,17 +119,17 @@ class SumTree:
         -------
         ids : int64 [batch]
             The starts.
-        weights : float32 [batch, 1]
+        weights : float32 [batch]
             Their weights, relative to the largest of all that may be drawn.
         """
-        ids, weights = np.empty(len(uniforms), np.int64), np.empty((len(uniforms), 1), np.float32)
-        header, flat_weights = self._ring.header, weights.reshape(-1)
+        ids, weights = np.empty(len(uniforms), np.int64), np.empty(len(uniforms), np.float32)
+        header = self._ring.header
         if len(floors) == 0:
-            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, flat_weights)
+            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, weights)
         else:
             cover, ends = self._cover
             visited = priority_kernels.draw_recent(
-                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, flat_weights
+                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, weights
             )
         if visited == priority_kernels.NO_MASS:
             return None

@@ -12,13 +12,9 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
 from recollect.agent.storages.experience import columns
 from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import (
-    NO_FLOORS,
-    ONE_STEP,
-    LaneStore,
-)
+from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import Name, name_of, nest
+from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
 from recollect.agent.storages.experience.sequences import Sequences
 from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
 from recollect.checks import check_count, check_number
@@ -85,6 +81,8 @@ class ReplayBuffer(Storage):
         keys.NEXT_DONE,
         keys.ACTION_PROBS,
     )
+    # Columns of a batch that come from its draw.
+    drawn_keys: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -108,6 +106,7 @@ class ReplayBuffer(Storage):
             Memory(options.get("backing", "ram"), options.get("path")),
             frame_stack=options.get("frame_stack"),
             sequence=sequence_shape(actor, algorithm, options),
+            drawn_keys=self.drawn_keys,
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )
@@ -319,27 +318,22 @@ class ReplayBuffer(Storage):
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
         with self._store.lock:
             self._store.check_drawable()
-            ids, extras = self._draw(num_rows, k, num_batches)
-            rows = self._rows(ids) if self._store.sequence is None else self._sequence_rows(ids)
-            for key, values in extras.items():
-                rows[key] = torch.from_numpy(values)
+            drawn = self._draw(num_rows, k, num_batches)
+            rows = self._windows(drawn, 1).tensors if self._store.sequence is None else self._sequence_rows(drawn)
         if not self._on_cpu:
             rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
         return nest(rows.items()) if self._store.is_nested else cast(Batch, rows)
 
-    def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Choose the starts of the `k`-th of `num_batches` batches: ids [rows], and what comes with them."""
-        return self._store.draw(self._rng.random(num_rows), NO_FLOORS), {}
+    def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
+        """Choose the starts of the `k`-th of `num_batches` batches."""
+        return Drawn(self._store.draw(self._rng.random(num_rows)))
 
-    def _rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
-        return self._windows(ids, 1).tensors
-
-    def _sequence_rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
-        """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
-        starts = self._store.starts
+    def _sequence_rows(self, drawn: Drawn) -> dict[Name, torch.Tensor]:
+        """Rows `[num_seq, length + n_step, ...]` of the sequences that were drawn."""
+        starts, ids = self._store.starts, drawn.ids
         assert isinstance(starts, Sequences)
         num_steps = starts.length + int(self._limits()[0])
-        windows = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
+        windows = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
         rows = {
             name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.tensors.items()
         }
@@ -351,12 +345,11 @@ class ReplayBuffer(Storage):
             if windows.without_state is not None:
                 states[windows.without_state] = 0
             rows[name_of(path)] = torch.from_numpy(states)
-        return rows
+        return rows | drawn.columns(self.drawn_keys)
 
-    def _windows(self, ids: np.ndarray, length: int) -> Rows:
-        """Rows of the windows that start at `ids`, `length` of which make a sequence."""
-        places = self._store.locate(ids, self._limits())
-        return Rows(self._store.gather(ids, places, self._gamma()))
+    def _windows(self, drawn: Drawn, length: int) -> Rows:
+        """Rows of the windows that start where `drawn` says, `length` of which make a sequence."""
+        return Rows(self._store.gather(drawn, self._limits(), self._gamma()))
 
     def _limits(self) -> np.ndarray:
         """Most steps of a window, int64 [1]."""
