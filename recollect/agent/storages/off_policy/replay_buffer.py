@@ -1,7 +1,6 @@
 """`ReplayBuffer`: uniform replay over lanes of steps."""
 
-import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, Unpack, cast
 
@@ -11,14 +10,14 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
 from recollect.agent.storages.experience import columns
-from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
+from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
 from recollect.agent.storages.experience.sequences import Sequences
+from recollect.agent.storages.lane_storage import LaneStorage
 from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
 from recollect.checks import check_count, check_number
-from recollect.errors import RecollectWarning, SchemaError, closest
+from recollect.errors import SchemaError
 
 
 class Rows(NamedTuple):
@@ -36,7 +35,7 @@ class _OwnLoop:
     num_envs: int
 
 
-class ReplayBuffer(Storage):
+class ReplayBuffer(LaneStorage, Storage):
     """Storage for off-policy algorithms that draws every stored step with the same chance.
 
     Parameters
@@ -81,8 +80,6 @@ class ReplayBuffer(Storage):
         keys.NEXT_DONE,
         keys.ACTION_PROBS,
     )
-    # Columns of a batch that come from its draw.
-    drawn_keys: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -93,22 +90,17 @@ class ReplayBuffer(Storage):
         envs: Any,
         **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(check_count("size", size), device, actor, algorithm)
         check_options(type(self).__name__, options)
-        self._on_cpu = self.device.type == "cpu"
-        self.envs = envs
-        self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
-        self._rng = np.random.default_rng(options.get("seed"))
-        self._store = LaneStore(
+        super().__init__(
             size,
-            self.num_envs,
-            self.storage_tensors,
-            Memory(options.get("backing", "ram"), options.get("path")),
+            device,
+            actor,
+            algorithm,
+            envs,
+            seed=options.get("seed"),
             frame_stack=options.get("frame_stack"),
+            memory=Memory(options.get("backing", "ram"), options.get("path")),
             sequence=sequence_shape(actor, algorithm, options),
-            drawn_keys=self.drawn_keys,
-            on_relayout=self._on_relayout,
-            bytes_beside=self._bytes_beside,
         )
         self._was_done = np.ones((self.num_envs, 1), np.float32)
 
@@ -144,67 +136,6 @@ class ReplayBuffer(Storage):
         storage: Self = cls.create_factory(size, **options)(device, None, stand_in, stand_in)
         return storage
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """Views of the stored columns by key, `[num_lanes, num_slots, ...]`; derived keys have none."""
-        return columns.views(self._store) if self._store.is_built else {}
-
-    @property
-    def size(self) -> int:
-        """Steps stored along the time axis."""
-        return len(self) // self.num_envs
-
-    @property
-    def step(self) -> int:
-        """Position along the time axis where the next step is written."""
-        return int(self._store.ring.heads[0]) % self.max_size if self._store.is_built else 0
-
-    @property
-    def num_cuts(self) -> int:
-        """Steps that led to another observation than the next one started from, without an end."""
-        return self._store.ring.num_cuts if self._store.is_built else 0
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that the stored steps take."""
-        return self._store.ring.num_bytes_used if self._store.is_built else 0
-
-    def __len__(self) -> int:
-        """Transitions stored, of all envs and sources together."""
-        return len(self._store)
-
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
-        """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
-        with self._store.lock:
-            self._store.build(sample)
-
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
-        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
-        with self._store.lock:
-            self._store.insert(sample)
-            self._on_append()
-
-    def insert_data_slice(
-        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
-    ) -> None:
-        """Store several steps of every env, `[time, num_envs, ...]`.
-
-        Parameters
-        ----------
-        new_data : mapping
-            The steps, keyed as in `insert_transition`.
-        source : hashable
-            Who saw them; every source has lanes of its own.
-        first_step : int, optional
-            Running number of the first step in the source's stream: steps received before are
-            dropped, and a gap breaks the stream.
-        """
-        if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
-            raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
-        with self._store.lock:
-            self._store.insert_slice(new_data, source, len(new_data[keys.REWARD]), first_step)
-            self._on_append()
-
     def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
 
@@ -221,24 +152,6 @@ class ReplayBuffer(Storage):
             num_steps = columns.write_ahead(self._store, tensor_key, tensor_values)
             self._on_append()
             return num_steps
-
-    def release_source(self, source: Hashable) -> None:
-        """Say that a source has left; the next one that joins takes its lanes."""
-        with self._store.lock:
-            self._store.release(source)
-
-    def get_all_buffer_data(self, data_to_cpu: bool = False, *, source: Hashable = 0) -> Batch:
-        """Return all that is stored from a source, oldest first, `[time, num_envs, ...]`.
-
-        Data live in CPU memory, so `data_to_cpu` changes nothing.
-        """
-        with self._store.lock:
-            return columns.export(self._store, source, 0, None)
-
-    def get_data_slice(self, start_pos: int, end_pos: int, *, source: Hashable = 0) -> Batch:
-        """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
-        with self._store.lock:
-            return columns.export(self._store, source, start_pos, end_pos)
 
     def before_gradients(self) -> None:
         """Do nothing: batches are drawn when they are asked for."""
@@ -270,25 +183,6 @@ class ReplayBuffer(Storage):
         if self._store.sequence is not None:
             num_rows = max(1, num_rows // self._store.sequence.length)
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
-
-    def reset(self) -> None:
-        """Empty the storage; with a recurrent actor, the last `overlap` steps stay as context."""
-        with self._store.lock:
-            self._store.clear()
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter; it takes effect on the next batch and on data already stored."""
-        setters = self._parameter_setters()
-        if parameter_name not in setters:
-            warnings.warn(
-                f"{type(self).__name__} has no parameter {parameter_name!r}, nothing was changed; "
-                f"{closest(parameter_name, setters)}",
-                RecollectWarning,
-                stacklevel=2,
-            )
-            return
-        with self._store.lock:
-            setters[parameter_name](new_parameter_value)
 
     def add(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
         """Store one step of one's own training loop, arrays or tensors `[num_envs, ...]`."""
@@ -357,32 +251,6 @@ class ReplayBuffer(Storage):
 
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
-
-    def _on_append(self) -> None:
-        """Follow the cursors: parts that keep something for each slot bring it up to date."""
-
-    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
-        """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""
-
-    def _bytes_beside(self) -> float:
-        """Bytes kept for each step beside the store."""
-        return 0.0
-
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        """What `update_storage_parameter` can change, and how."""
-        return {"max_size": self._set_max_size, "gamma": self._set_gamma}
-
-    def _set_max_size(self, value: Any) -> None:
-        size = check_count("max_size", value)
-        self._store.resize(size)
-        self.max_size = size
-
-    def _set_gamma(self, value: Any) -> None:
-        gamma = check_number("gamma", value, 0.0, 1.0)
-        if hasattr(self.algorithm, "update_algorithm_parameter"):
-            self.algorithm.update_algorithm_parameter("gamma", gamma)
-        else:
-            self.algorithm.gamma = gamma
 
     def _column(self, values: Any) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""
