@@ -291,7 +291,7 @@ class LaneRing:
     def _allocate(self, num_slots: int) -> None:
         """Map the memory of rows, block columns and side tables."""
         schema, allocate = self.schema, self.memory.allocate
-        self._rows = allocate(self._name("rows"), num_slots * schema.row_bytes)
+        self._rows = allocate(self._name("rows"), num_slots * schema.row_bytes, huge_pages=True)
         self._blocks = [
             allocate(self._name(f"block{index}"), num_slots * num_bytes, huge_pages=True)
             for index, num_bytes in enumerate(schema.block_bytes)

@@ -36,7 +36,7 @@ class SumTree:
 
     def __init__(self, ring: LaneRing, starts: Starts, alpha: float, epsilon: float) -> None:
         num_leaves = ring.num_lanes * ring.num_slots
-        self.errors: np.ndarray = anonymous(4 * num_leaves)[: 4 * num_leaves].view(np.float32)
+        self.errors: np.ndarray = anonymous(4 * num_leaves, huge_pages=True)[: 4 * num_leaves].view(np.float32)
         self.nodes_visited = 0
         self._ring = ring
         self._starts = starts
@@ -69,8 +69,8 @@ class SumTree:
         num_nodes = 0 if self.is_flat else int(self._offsets[-1])
         num_inner = 0 if self.is_flat else num_nodes - int(self._offsets[1])
         # Page-aligned, so that the eight children of a node share a cache line.
-        sums = anonymous(8 * num_nodes)[: 8 * num_nodes].view(np.float64)
-        mins = anonymous(8 * num_inner)[: 8 * num_inner].view(np.float64)
+        sums = anonymous(8 * num_nodes, huge_pages=True)[: 8 * num_nodes].view(np.float64)
+        mins = anonymous(8 * num_inner, huge_pages=True)[: 8 * num_inner].view(np.float64)
         self._nodes = (sums, mins, self._offsets)
         if not self.is_flat:
             slots = self._starts.slots(self._ring)
