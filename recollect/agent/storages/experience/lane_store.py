@@ -83,6 +83,11 @@ class LaneStore:
         Called with the old and the new ring when steps have moved to other slots.
     bytes_beside : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
+
+    Attributes
+    ----------
+    is_nested : bool
+        Whether a key holds a dict of arrays.
     """
 
     def __init__(
@@ -119,6 +124,7 @@ class LaneStore:
         self._shifted_plan: OutputPlan | None = None
         self._warned_of_cuts = False
         self._has_starts = False
+        self.is_nested = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
 
@@ -140,11 +146,6 @@ class LaneStore:
     def is_built(self) -> bool:
         """Whether a first sample has come."""
         return self._ring is not None
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether a key holds a dict of arrays."""
-        return self._is_nested
 
     @property
     def sources(self) -> list[Hashable]:
@@ -439,7 +440,7 @@ class LaneStore:
             self._shifted_plan = OutputPlan(ring, shifted_stacks=True, drawn_keys=self._drawn_keys)
         self._any_step = Starts(ring.num_lanes)
         leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
-        self._is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
+        self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
         if self._starts is None:
             self._starts = self._make_starts(ring)
         elif isinstance(self._starts, Sequences):

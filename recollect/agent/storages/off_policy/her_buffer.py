@@ -152,7 +152,7 @@ class HERBuffer(EREBuffer):
         may_overlap = not self._hindsight.rewriter.writes_observations
         tensors = self._store.gather(drawn, limits, gamma, may_overlap=may_overlap)
         relabelled.apply(tensors, gamma)
-        return Rows(tensors, chosen)
+        return tensors, chosen
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         self._hindsight.restart(new)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -20,11 +20,8 @@ from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 
 
-class Rows(NamedTuple):
-    """Rows of a batch by name, and which sequences must start from a zero hidden state."""
-
-    tensors: dict[Name, torch.Tensor]
-    without_state: np.ndarray | None = None
+# Rows of a batch by name, and which sequences must start from a zero hidden state.
+Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
 
 
 @dataclass
@@ -210,13 +207,14 @@ class ReplayBuffer(LaneStorage, Storage):
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
 
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
-        with self._store.lock:
-            self._store.check_drawable()
+        store = self._store
+        with store.lock:
+            store.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
-            rows = self._windows(drawn, 1).tensors if self._store.sequence is None else self._sequence_rows(drawn)
+            rows = self._windows(drawn, 1)[0] if store.sequence is None else self._sequence_rows(drawn)
         if not self._on_cpu:
             rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
-        return nest(rows.items()) if self._store.is_nested else cast(Batch, rows)
+        return nest(rows.items()) if store.is_nested else cast(Batch, rows)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         """Choose the starts of the `k`-th of `num_batches` batches."""
@@ -227,23 +225,21 @@ class ReplayBuffer(LaneStorage, Storage):
         starts, ids = self._store.starts, drawn.ids
         assert isinstance(starts, Sequences)
         num_steps = starts.length + int(self._limits()[0])
-        windows = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
-        rows = {
-            name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.tensors.items()
-        }
+        windows, without_state = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
+        rows = {name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.items()}
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0
         rows[keys.MASK] = mask
         rows[keys.IDXS] = torch.from_numpy(ids)
         for path, states in starts.states(ids).items():
-            if windows.without_state is not None:
-                states[windows.without_state] = 0
+            if without_state is not None:
+                states[without_state] = 0
             rows[name_of(path)] = torch.from_numpy(states)
         return rows | drawn.columns(self.drawn_keys)
 
     def _windows(self, drawn: Drawn, length: int) -> Rows:
         """Rows of the windows that start where `drawn` says, `length` of which make a sequence."""
-        return Rows(self._store.gather(drawn, self._limits(), self._gamma()))
+        return self._store.gather(drawn, self._limits(), self._gamma()), None
 
     def _limits(self) -> np.ndarray:
         """Most steps of a window, int64 [1]."""
