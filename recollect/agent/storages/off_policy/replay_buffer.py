@@ -19,7 +19,6 @@ from recollect.agent.storages.off_policy.options import StoreOptions, check_opti
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 
-
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
 
