@@ -147,17 +147,8 @@ def _segment(header, ends, cursors, lane, number):
 
 
 @nb.njit(**INLINED)
-def _ask_for(header, step):
-    """Address of a step's row; it and the row after are read a moment later, so ask for them now."""
-    row = row_at(header, step >> ID_SHIFT, step & ID_MASK)
-    for line in range(row - row % 64, row + min(2 * header[H_ROW_BYTES], 512), 64):
-        prefetch(line)
-    return row
-
-
-@nb.njit(**INLINED)
-def _ask_for_goal(header, field, step):
-    """Address of the row of a step whose goal, in the row after it, is read a moment later."""
+def _ask_for(header, field, step):
+    """Address of a step's row; it and the goal in the row after it are read a moment later, so ask for them now."""
     row = row_at(header, step >> ID_SHIFT, step & ID_MASK)
     prefetch(row)
     prefetch(row + header[H_ROW_BYTES] + max(field[G_ROW], 0))
@@ -273,10 +264,10 @@ def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uni
     _choose_rows(ids, length, uniforms[0], windows[N_ROW], starts)
     rows = np.empty((2, num_rows), np.int64)
     for row in range(num_rows):
-        rows[0, row] = _ask_for(header, starts[row])
+        rows[0, row] = _ask_for(header, field, starts[row])
     _choose(header, ends, cursors, strategy, length, starts, uniforms[1], anywhere, goals, windows[N_BEGIN])
     for row in range(num_rows):
-        rows[1, row] = _ask_for_goal(header, field, goals[row])
+        rows[1, row] = _ask_for(header, field, goals[row])
     total = np.int64(0)
     for row in range(num_rows):
         goal = field[G_GOALS] + row * field[G_BYTES]
