@@ -19,6 +19,8 @@ TESTS = "tests/unit/agent/storages"
 PROGRAMS = f"{TESTS}/test_against_reference.py"
 FREQUENCIES = f"{TESTS}/test_frequencies.py"
 BAD_INPUT = f"{TESTS}/test_bad_input.py"
+SKIPS = f"{TESTS}/off_policy/test_skip.py"
+HINDSIGHT = f"{TESTS}/experience/test_hindsight.py"
 FAILED = 1  # pytest's status when tests ran and some failed
 
 
@@ -160,9 +162,9 @@ MUTANTS = (
     ),
     Mutant(
         "sources share lanes",
-        "experience/lane_store.py",
-        "        elif not self._sources:\n            lane = 0",
-        "        elif self._sources or not self._sources:\n            lane = 0",
+        "experience/sources.py",
+        "        elif not self.known:\n            lane = 0",
+        "        elif self.known or not self.known:\n            lane = 0",
     ),
     Mutant(
         "repeated steps are stored again",
@@ -176,6 +178,22 @@ MUTANTS = (
         """                self.ring.cut(known.lane, self.num_envs)
                 known.received""",
         "                known.received",
+    ),
+    Mutant(
+        "a skipped row that breaks its stream cuts nothing",
+        "experience/lane_store.py",
+        """            for env in np.flatnonzero(breaks[step]):
+                self.ring.cut(source.lane + int(env), 1)
+""",
+        "",
+        (SKIPS,),
+    ),
+    Mutant(
+        "lanes that skipped steps share the hidden states of the first",
+        "experience/sequences.py",
+        "if (heads == heads[0]).all() and (bases == bases[0]).all():",
+        "if len(heads):",
+        (SKIPS,),
     ),
     Mutant(
         "a smaller store keeps the oldest steps",
@@ -227,6 +245,20 @@ MUTANTS = (
                 return False""",
         """            ):
                 return True""",
+    ),
+    Mutant(
+        "goals are overwritten while a reward function's caller holds them",
+        "experience/rewriting.py",
+        "return getrefcount(self._array) == self._references_at_rest",
+        "return True",
+        (HINDSIGHT,),
+    ),
+    Mutant(
+        "the right half of a level is never drawn",
+        "experience/priority_kernels.py",
+        "while target >= end and node < last:",
+        "while target >= end and node < last // 2:",
+        (FREQUENCIES,),
     ),
     Mutant(
         "infinite rewards are stored",

@@ -48,6 +48,9 @@ class LaneStorage(Storage):
         Capacity, steps stored and write position along the time axis.
     """
 
+    # Columns of a batch that come from its draw.
+    drawn_keys: tuple[str, ...] = ()
+
     def __init__(
         self,
         size: int,
@@ -73,6 +76,7 @@ class LaneStorage(Storage):
             memory or Memory("ram", None),
             frame_stack=frame_stack,
             sequence=sequence,
+            drawn_keys=self.drawn_keys,
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )
@@ -112,7 +116,7 @@ class LaneStorage(Storage):
             self._store.build(sample)
 
     def insert_transition(self, sample: Mapping[str, Any]) -> None:
-        """Store one step of every env, arrays or tensors `[num_envs, ...]`."""
+        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
         with self._store.lock:
             self._store.insert(sample)
             self._on_append()
@@ -157,7 +161,7 @@ class LaneStorage(Storage):
             return columns.export(self._store, source, start_pos, end_pos)
 
     def reset(self) -> None:
-        """Empty the storage; ids of steps go on."""
+        """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""
         with self._store.lock:
             self._store.clear()
 

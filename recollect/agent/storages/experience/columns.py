@@ -9,7 +9,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import Name, name_of, nest
+from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
 from recollect.agent.storages.experience.schema import FLAG_BYTES, Leaf, Path, Place, to_numpy, walk
 from recollect.agent.storages.experience.sequences import Sequences
 from recollect.errors import ConfigError, SchemaError, StorageError
@@ -87,12 +87,11 @@ def _first_exported(store: LaneStore, lane: int) -> int:
 
 
 def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
-    places = store.ring.locate(ids, ONE_STEP)
-    rows = store.gather(ids, places, 1.0, may_overlap=False)
+    rows = store.plan().gather(Drawn(ids), ONE_STEP, 1.0)
     for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
         del rows[key]
     ended = store.ring.flag_column(layout.R_ENDED).reshape(-1)[store.ring.slots(ids)]
-    cut = (places[layout.P_TAIL] != 0) & ~ended
+    cut = store.ring.are_cut(ids) & ~ended
     if cut.any():
         rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(store.ring.schema.flags[keys.NEXT_DONE]))
     if isinstance(store.starts, Sequences):

@@ -87,42 +87,38 @@ class Hindsight:
 
         Returns what to write into the batch, and the sequences that were chosen, int64 [count].
         """
-        num_sequences = len(ids) // length
-        chosen = rng.permutation(num_sequences)[: self.num_chosen(num_sequences)]
-        rows = chosen if length == 1 else (chosen[:, None] * length + np.arange(length)).ravel()
-        windows = self._choose(store, rows, ids[rows], length, most_steps, rng)
+        windows = self._choose(store, ids, length, most_steps, rng)
+        chosen = windows.rows if length == 1 else windows.rows[::length] // length
         return self.rewriter.rewrite(store, windows, gamma), chosen
 
     def _choose(
         self,
         store: LaneStore,
-        rows: np.ndarray,
         ids: np.ndarray,
         length: int,
         most_steps: int,
         rng: np.random.Generator,
     ) -> Windows:
-        """Choose a goal for the windows that start at `ids`."""
+        """Choose some of the windows that start at `ids`, and a goal for each."""
         index = self.follow(store.ring)
-        count = len(ids)
-        uniforms = rng.random(count)
-        anywhere = store.draw_steps(uniforms) if self.strategy == "random" else ids
-        goals, begins, used = np.empty((3, count), np.int64)
+        count = self.num_chosen(len(ids) // length) * length
+        uniforms = rng.random((2, count))
+        anywhere = store.draw_steps(uniforms[1]) if self.strategy == "random" else ids
+        windows = np.empty((kernels.N_NUM_WORDS, count), np.int64)
         steps = np.empty(count * most_steps, np.int64)
-        options = np.array([_CODES[self.strategy], length, most_steps], np.int64)
-        field = self.rewriter.field(count, most_steps)
         num_steps = kernels.relabel(
             store.ring.header,
             index.ends,
             index.cursors,
-            options,
-            field,
+            _CODES[self.strategy],
+            length,
+            most_steps,
+            self.rewriter.field(count, most_steps),
             ids,
             uniforms,
             anywhere,
-            goals,
-            begins,
-            used,
+            windows,
             steps,
         )
+        rows, _, goals, begins, used = windows
         return Windows(rows, goals, begins, used, steps[:num_steps])

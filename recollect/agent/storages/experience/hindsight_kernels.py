@@ -40,6 +40,14 @@ G_ACHIEVED = 5
 G_DESIRED = 6
 G_NUM_WORDS = 7
 
+# What is known of each window that gets a new goal.
+N_ROW = 0
+N_START = 1
+N_GOAL = 2
+N_BEGIN = 3
+N_USED = 4
+N_NUM_WORDS = 5
+
 # What `patch` writes into a column.
 W_COPY = 0
 W_RETURN = 1
@@ -139,12 +147,26 @@ def _segment(header, ends, cursors, lane, number):
 
 
 @nb.njit(**INLINED)
-def _ask_for(header, step):
-    """Address of a step's row; it and the row after are read a moment later, so ask for them now."""
+def _ask_for(header, field, step):
+    """Address of a step's row; it and the goal in the row after it are read a moment later, so ask for them now."""
     row = row_at(header, step >> ID_SHIFT, step & ID_MASK)
-    for line in range(row - row % 64, row + min(2 * header[H_ROW_BYTES], 512), 64):
-        prefetch(line)
+    prefetch(row)
+    prefetch(row + header[H_ROW_BYTES] + max(field[G_ROW], 0))
     return row
+
+
+@nb.njit(**KERNEL)
+def _choose_rows(ids, length, uniforms, rows, starts):
+    """Choose sequences of a batch at random, each at most once; list their rows and the steps there."""
+    num_sequences = len(ids) // length
+    order = np.arange(num_sequences)
+    for item in range(len(rows) // length):
+        other = item + min(np.int64(uniforms[item] * (num_sequences - item)), num_sequences - item - 1)
+        sequence = order[other]
+        order[other] = order[item]
+        for step in range(length):
+            rows[item * length + step] = sequence * length + step
+            starts[item * length + step] = ids[sequence * length + step]
 
 
 @nb.njit(**INLINED)
@@ -205,27 +227,30 @@ def _read_window(header, field, limit, step, row, goal, steps, total):
 
 
 @nb.njit(
-    nb.int64(_i64, _table, _table, _i64, _i64, _i64, nb.float64[::1], _i64, _i64, _i64, _i64, _i64),
+    nb.int64(_i64, _table, _table, nb.int64, nb.int64, nb.int64, _i64, _i64, nb.float64[:, ::1], _i64, _table, _i64),
     **KERNEL,
 )
-def relabel(header, ends, cursors, options, field, ids, uniforms, anywhere, goals, begins, used, steps):
-    """Choose goals for windows, list their steps, and read the goals and what the steps achieved.
+def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uniforms, anywhere, windows, steps):
+    """Choose windows of a batch and goals for them, list their steps, read the goals and what the steps achieved.
 
     Parameters
     ----------
     ends, cursors
         The index of ended streams.
-    options : int64 [3]
-        Strategy, rows of a sequence, most steps of a window.
+    strategy, length, most_steps : int
+        Where goals come from, rows of a sequence, most steps of a window.
     field : int64 [G_NUM_WORDS]
         Where achieved goals are stored, and where to write each window's goal `[rows, ...]`, what each
         step achieved and the goal of its window `[steps, ...]`; nothing is read if its size is 0.
-    ids : int64 [rows]
-        First steps of the windows.
-    uniforms, anywhere : [rows]
-        Numbers in [0, 1), and any stored steps.
-    goals, begins, used : int64 [rows]
-        Out: ids of the steps that led to the goals and of the streams' first steps; lengths of the windows.
+    ids : int64 [batch]
+        First steps of the batch's windows.
+    uniforms : float64 [2, rows]
+        Numbers in [0, 1).
+    anywhere : int64 [rows]
+        Any stored steps.
+    windows : int64 [N_NUM_WORDS, rows]
+        Out: rows in the batch of the windows chosen, their first steps, the steps that led to their goals,
+        their streams' first steps, and how many steps they have.
     steps : int64 [rows * most steps]
         Out: ids of the windows' steps, one window after another.
 
@@ -234,19 +259,21 @@ def relabel(header, ends, cursors, options, field, ids, uniforms, anywhere, goal
     int
         Number of steps.
     """
-    num_rows = len(ids)
+    num_rows = windows.shape[1]
+    starts, goals, used = windows[N_START], windows[N_GOAL], windows[N_USED]
+    _choose_rows(ids, length, uniforms[0], windows[N_ROW], starts)
     rows = np.empty((2, num_rows), np.int64)
     for row in range(num_rows):
-        rows[0, row] = _ask_for(header, ids[row])
-    _choose(header, ends, cursors, options[0], options[1], ids, uniforms, anywhere, goals, begins)
+        rows[0, row] = _ask_for(header, field, starts[row])
+    _choose(header, ends, cursors, strategy, length, starts, uniforms[1], anywhere, goals, windows[N_BEGIN])
     for row in range(num_rows):
-        rows[1, row] = _ask_for(header, goals[row])
+        rows[1, row] = _ask_for(header, field, goals[row])
     total = np.int64(0)
     for row in range(num_rows):
         goal = field[G_GOALS] + row * field[G_BYTES]
         if field[G_BYTES] > 0:
             copy_bytes(goal, _next_field(header, field, rows[1, row], goals[row] >> ID_SHIFT), field[G_BYTES])
-        used[row] = _read_window(header, field, options[2], ids[row], rows[0, row], goal, steps, total)
+        used[row] = _read_window(header, field, most_steps, starts[row], rows[0, row], goal, steps, total)
         total += used[row]
     return total
 

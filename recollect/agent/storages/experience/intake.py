@@ -225,3 +225,19 @@ def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Any) -> SchemaError:
         f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {tuple(value.shape)} and {value.dtype}; "
         "shapes and dtypes are fixed by the first sample"
     )
+
+
+def runs_of(mask: np.ndarray) -> list[tuple[int, int]]:
+    """First and end of each run of ones in `mask` [num_envs]."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
+
+
+def with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every array of a sample a time axis of one step."""
+    if not isinstance(sample, Mapping):
+        raise SchemaError(f"a sample must be a dict of arrays, got {type(sample).__name__}")
+    return {
+        key: with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
+        for key, value in sample.items()
+    }

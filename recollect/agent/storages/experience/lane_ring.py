@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.experience import append_kernels, gather_kernels, transfer_kernels
+from recollect.agent.storages.experience import append_kernels, transfer_kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import (
@@ -181,12 +181,6 @@ class LaneRing:
                         self.cut(each, 1)
                 target[each, slots] = values[:, env]
 
-    def locate(self, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Find the windows of the steps `ids` [batch], of at most `limits` [batch] or [1] steps."""
-        places = np.empty((layout.P_NUM_WORDS, len(ids)), np.int64)
-        gather_kernels.locate(self.header, ids, limits, places)
-        return places
-
     @property
     def sizes(self) -> np.ndarray:
         """Steps of each lane that may be handed out, int64 [num_lanes]."""
@@ -245,6 +239,12 @@ class LaneRing:
         shape = (self.num_lanes, self.num_slots, 1)
         return np.ndarray(shape, np.bool_, self._rows, byte, (self.num_slots * row_bytes, row_bytes, 1))
 
+    def are_cut(self, ids: np.ndarray) -> np.ndarray:
+        """Whether the stream breaks or ends after each step in `ids`."""
+        shape, row_bytes = (self.num_lanes * self.num_slots,), (self.schema.row_bytes,)
+        tails = np.ndarray(shape, np.int32, self._rows, layout.R_TAIL, row_bytes)
+        return tails[self.slots(ids)] != 0
+
     def block_address(self, place: Place) -> int:
         """Address of the block column of a place, 0 if it lies in the rows."""
         return self._blocks[place.block].ctypes.data if place.block >= 0 else 0
@@ -291,9 +291,9 @@ class LaneRing:
     def _allocate(self, num_slots: int) -> None:
         """Map the memory of rows, block columns and side tables."""
         schema, allocate = self.schema, self.memory.allocate
-        self._rows = allocate(self._name("rows"), num_slots * schema.row_bytes)
+        self._rows = allocate(self._name("rows"), num_slots * schema.row_bytes, huge_pages=True)
         self._blocks = [
-            allocate(self._name(f"block{index}"), num_slots * num_bytes)
+            allocate(self._name(f"block{index}"), num_slots * num_bytes, huge_pages=True)
             for index, num_bytes in enumerate(schema.block_bytes)
         ]
         self._tails = allocate(self._name("tails"), num_slots * schema.tail_bytes, reserve=False)

@@ -1,6 +1,5 @@
 """`LaneStore`: samples in, rows by id out. What every buffer is built on."""
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from threading import RLock
@@ -11,10 +10,11 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience import draw_kernels, gather_kernels
-from recollect.agent.storages.experience.intake import Intake, take_skips
+from recollect.agent.storages.experience.cut_watch import CutWatch
+from recollect.agent.storages.experience.intake import Intake, runs_of, take_skips, with_time
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import Name, OutputPlan
+from recollect.agent.storages.experience.outputs import Drawn, Name, OutputPlan
 from recollect.agent.storages.experience.schema import (
     FrameStacks,
     Schema,
@@ -25,13 +25,12 @@ from recollect.agent.storages.experience.schema import (
     to_numpy,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
-from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
+from recollect.agent.storages.experience.sources import Source, Sources, StoreState
+from recollect.errors import ConfigError, RecollectError, StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
 ONE_STEP: Final = np.ones(1, np.int64)
-_FEWEST_STEPS_TO_WARN: Final = 1000
 _STEPS_BETWEEN_LOOKS: Final = 100
-_WARNED_SHARE_OF_CUTS: Final = 0.01
 
 
 @dataclass(frozen=True)
@@ -40,24 +39,6 @@ class SequenceShape:
 
     length: int
     overlap: int
-
-
-class _Source:
-    """One feeder of the store: its first lane, and the steps of its own stream received so far."""
-
-    def __init__(self, lane: int, num_envs: int, received: int) -> None:
-        self.lane = lane
-        self.received = received
-        self.one_step = np.array([lane, num_envs, 0, 1], np.int64)
-
-
-@dataclass(frozen=True)
-class StoreState:
-    """What a snapshot needs beside the ring: each source, its first lane and steps received; lanes left."""
-
-    sources: tuple[tuple[Hashable, int, int], ...]
-    vacant_lanes: tuple[int, ...]
-    warned_of_cuts: bool
 
 
 class LaneStore:
@@ -77,10 +58,17 @@ class LaneStore:
         Depth of stacked frames, for each observation key that has them.
     sequence : SequenceShape, optional
         Hand out sequences instead of steps.
+    drawn_keys : tuple of str
+        Columns of a batch that come from its draw.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
     bytes_beside : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
+
+    Attributes
+    ----------
+    is_nested : bool
+        Whether a key holds a dict of arrays.
     """
 
     def __init__(
@@ -92,6 +80,7 @@ class LaneStore:
         *,
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
+        drawn_keys: tuple[str, ...] = (),
         on_relayout: Callable[[LaneRing | None, LaneRing], None],
         bytes_beside: Callable[[], float],
     ) -> None:
@@ -102,18 +91,20 @@ class LaneStore:
         self._allowed_keys = allowed_keys
         self._memory = memory
         self._frame_stack = frame_stack
+        # A draw says something of each sequence, not of each of its rows.
+        self._drawn_keys = drawn_keys if sequence is None else ()
         self._on_relayout = on_relayout
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
-        self._sources: dict[Hashable, _Source] = {}
-        self._vacant_lanes: list[int] = []
+        self._sources = Sources(num_envs)
+        self._cut_watch = CutWatch()
         self._ring: LaneRing | None = None
         self._intake: Intake | None = None
         self._starts: Starts | None = None
         self._plan: OutputPlan | None = None
         self._shifted_plan: OutputPlan | None = None
-        self._warned_of_cuts = False
         self._has_starts = False
+        self.is_nested = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
 
@@ -137,14 +128,9 @@ class LaneStore:
         return self._ring is not None
 
     @property
-    def is_nested(self) -> bool:
-        """Whether a key holds a dict of arrays."""
-        return self._is_nested
-
-    @property
     def sources(self) -> list[Hashable]:
         """Sources that feed the store."""
-        return list(self._sources)
+        return self._sources.names
 
     def __len__(self) -> int:
         if self._ring is None:
@@ -154,9 +140,7 @@ class LaneStore:
 
     def lane_of(self, source: Hashable) -> int:
         """First of the lanes that a source feeds."""
-        if self._ring is None or source not in self._sources:
-            raise StorageError(f"nothing is stored from source {source!r}; the sources are {self.sources}")
-        return self._sources[source].lane
+        return self._sources.lane_of(source)
 
     def build(self, sample: Mapping[str, Any], num_lead: int = 1) -> None:
         """Plan the schema from a first sample, whose arrays have `num_lead` axes of time and envs."""
@@ -175,9 +159,9 @@ class LaneStore:
 
     def insert(self, sample: Mapping[str, Any]) -> None:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
-        first = self._sources.get(0)
+        first = self._sources.known.get(0)
         if first is None or self._intake is None or self._ring is None or keys.SKIP in sample:
-            self.insert_slice(_with_time(sample), 0, 1, None)
+            self.insert_slice(with_time(sample), 0, 1, None)
             return
         addresses, alive = self._intake.read(sample)
         if self.sequence is None:
@@ -188,7 +172,7 @@ class LaneStore:
             self._append(self._ring, first, first.one_step, addresses, hidden)
         del alive
         if first.received % _STEPS_BETWEEN_LOOKS == 0:
-            self._look_for_cuts()
+            self._cut_watch.look(self._ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
@@ -203,7 +187,7 @@ class LaneStore:
             addresses, alive = self._intake.read_slice(sample, num_steps)
             hidden = self._intake.read_hidden(sample, num_steps) if self.sequence is not None else []
             self.ring.check(addresses, num_steps * self.num_envs)
-            known = self._sources.get(source) or self._join(source, first_step or 0)
+            known = self._sources.known.get(source) or self._sources.join(source, first_step or 0, self._add_lanes)
         except RecollectError:
             if not was_built:
                 self._discard()
@@ -221,16 +205,12 @@ class LaneStore:
             else:
                 breaks = skips & (to_numpy(sample[keys.CUT]) == 1) if keys.CUT in sample else np.zeros_like(skips)
                 self._append_kept(known, begin, addresses, hidden, skips, breaks)
-            self._look_for_cuts()
+            self._cut_watch.look(self.ring)
         del alive
 
     def release(self, source: Hashable) -> None:
         """Let the lanes of a source that left be taken by the next one that joins."""
-        known = self._sources.pop(source, None)
-        if known is None:
-            raise StorageError(f"no source {source!r} feeds this storage; its sources are {self.sources}")
-        self.ring.cut(known.lane, self.num_envs)
-        self._vacant_lanes.append(known.lane)
+        self.ring.cut(self._sources.release(source), self.num_envs)
 
     def resize(self, size: int) -> None:
         """Hold `size` steps along time from now on; the newest stay."""
@@ -283,31 +263,26 @@ class LaneStore:
             )
         return StorageError("the storage is empty: insert data before sampling")
 
-    def locate(self, ids: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Windows of the steps `ids`, as `LaneRing.locate` gives them."""
-        return self.ring.locate(ids, limits)
-
     def gather(
-        self, ids: np.ndarray, places: np.ndarray, gamma: float, *, may_overlap: bool = True
+        self, drawn: Drawn, limits: np.ndarray, gamma: float, *, may_overlap: bool = True
     ) -> dict[Name, torch.Tensor]:
-        """Rows of the windows at `places`, by name, `[batch, ...]`.
+        """Rows of the windows from `drawn` on, of at most `limits` [batch] or [1] steps, by name, `[batch, ...]`.
 
         Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
         """
-        assert self._plan is not None
-        plan = self._plan
-        if may_overlap and self._shifted_plan is not None and gather_kernels.stacks_shift(self.ring.header, places):
-            plan = self._shifted_plan
-        return plan.gather(ids, places, gamma)
+        plan, shifted = self._plan, self._shifted_plan
+        assert plan is not None
+        if shifted is not None and may_overlap and gather_kernels.stacks_shift(self.ring.header, drawn.ids, limits):
+            plan = shifted
+        return plan.gather(drawn, limits, gamma)
 
     def plan(self) -> OutputPlan:
-        """A plan of one's own to gather all columns."""
+        """A plan of one's own to gather all stored columns."""
         return OutputPlan(self.ring)
 
     def state(self) -> StoreState:
         """Who feeds the store, and how far they got."""
-        sources = [(name, source.lane, source.received) for name, source in self._sources.items()]
-        return StoreState(tuple(sources), tuple(self._vacant_lanes), self._warned_of_cuts)
+        return self._sources.state(warned_of_cuts=self._cut_watch.has_warned)
 
     def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
         """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
@@ -327,9 +302,8 @@ class LaneStore:
             starts.load_state(ring, sequences)
         old, self._ring = self._ring, None
         self._starts, self._intake = starts, Intake(ring.schema, self.num_envs)
-        self._sources = {name: _Source(lane, self.num_envs, got) for name, lane, got in state.sources}
-        self._vacant_lanes = list(state.vacant_lanes)
-        self._warned_of_cuts = state.warned_of_cuts
+        self._sources.load_state(state)
+        self._cut_watch.has_warned = state.warned_of_cuts
         try:
             self._set_ring(ring)
         except RecollectError:
@@ -339,7 +313,7 @@ class LaneStore:
             self._memory.forget(old.generation)
 
     def _append(
-        self, ring: LaneRing, source: _Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
+        self, ring: LaneRing, source: Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
     ) -> None:
         self._append_lanes(ring, span, addresses, hidden)
         source.received += int(span[3] - span[2])
@@ -352,7 +326,7 @@ class LaneStore:
 
     def _append_kept(
         self,
-        source: _Source,
+        source: Source,
         begin: int,
         addresses: np.ndarray,
         hidden: list[np.ndarray],
@@ -367,38 +341,18 @@ class LaneStore:
         for step in range(begin, len(skips)):
             for env in np.flatnonzero(breaks[step]):
                 self.ring.cut(source.lane + int(env), 1)
-            for first, end in _runs(~skips[step, :, 0]):
+            for first, end in runs_of(~skips[step, :, 0]):
                 span = np.array([source.lane + first, end - first, 0, 1], np.int64)
                 rows = addresses + (step * self.num_envs + first) * self._intake.row_bytes
                 states = [values[step : step + 1, first:end] for values in hidden]
                 self._append_lanes(self.ring, span, rows, states)
         source.received += len(skips) - begin
 
-    def _look_for_cuts(self) -> None:
-        """Warn once if streams break too often without an end."""
-        num_steps, num_cuts = int(self.ring.heads.sum()), self.ring.num_cuts
-        if self._warned_of_cuts or num_steps < _FEWEST_STEPS_TO_WARN:
-            return
-        if num_cuts > _WARNED_SHARE_OF_CUTS * num_steps:
-            self._warned_of_cuts = True
-            warnings.warn(
-                f"{num_cuts:,} of {num_steps:,} steps led to another observation than the next step starts from, "
-                "though no episode ended; such steps cost memory and shorten windows. "
-                "Normalise in the actor, store raw.",
-                RecollectWarning,
-                stacklevel=4,
-            )
-
-    def _join(self, source: Hashable, first_step: int) -> _Source:
-        if self._vacant_lanes:
-            lane = self._vacant_lanes.pop(0)
-        elif not self._sources:
-            lane = 0
-        else:
-            lane = self.ring.num_lanes
-            self._relayout(lane // self.num_envs + 1, self.size)
-        self._sources[source] = _Source(lane, self.num_envs, first_step)
-        return self._sources[source]
+    def _add_lanes(self) -> int:
+        """Divide the store anew for one more source; returns its first lane."""
+        lane = self.ring.num_lanes
+        self._relayout(lane // self.num_envs + 1, self.size)
+        return lane
 
     def _relayout(self, num_groups: int, size: int) -> None:
         """Divide the store anew, keeping the newest steps of each lane."""
@@ -433,11 +387,12 @@ class LaneStore:
         self._has_starts = False
         assert self._intake is not None
         ring.bind_inputs(self._intake.positions)
-        self._plan = OutputPlan(ring)
-        self._shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
+        self._plan, self._shifted_plan = OutputPlan(ring, drawn_keys=self._drawn_keys), None
+        if ring.schema.depth > 1:
+            self._shifted_plan = OutputPlan(ring, shifted_stacks=True, drawn_keys=self._drawn_keys)
         self._any_step = Starts(ring.num_lanes)
         leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
-        self._is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
+        self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
         if self._starts is None:
             self._starts = self._make_starts(ring)
         elif isinstance(self._starts, Sequences):
@@ -459,19 +414,3 @@ class LaneStore:
             self._memory.forget(self._ring.generation)
         self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
         self._sources.clear()
-
-
-def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
-    """First and end of each run of ones in `mask` [num_envs]."""
-    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
-    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
-
-
-def _with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Give every array of a sample a time axis of one step."""
-    if not isinstance(sample, Mapping):
-        raise SchemaError(f"a sample must be a dict of arrays, got {type(sample).__name__}")
-    return {
-        key: _with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
-        for key, value in sample.items()
-    }

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect.agent.storages.experience.lane_store import StoreState
 from recollect.agent.storages.experience.schema import Leaf, Place, Schema
+from recollect.agent.storages.experience.sources import StoreState
 from recollect.errors import StorageError
 
 VERSION: Final = 1

@@ -4,6 +4,7 @@ import errno
 import logging
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -16,6 +17,7 @@ Backing = Literal["ram", "shared", "file"]
 
 _log = logging.getLogger(__name__)
 _MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
+_MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def human_bytes(num_bytes: float) -> str:
@@ -40,13 +42,18 @@ def machine_memory() -> int:
     return total
 
 
-def anonymous(num_bytes: int, *, shared: bool = False) -> np.ndarray:
+def anonymous(num_bytes: int, *, shared: bool = False, huge_pages: bool = False) -> np.ndarray:
     """Return a zeroed, page-aligned uint8 array of at least `num_bytes` that no file backs."""
     flags = (mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE) | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
     try:
-        return np.frombuffer(mmap.mmap(-1, max(num_bytes, mmap.PAGESIZE), flags=flags), np.uint8)
+        memory = mmap.mmap(-1, max(num_bytes, mmap.PAGESIZE), flags=flags)
     except OSError as error:
         raise StorageError(f"cannot map {human_bytes(num_bytes)}: {error.strerror}") from error
+    if huge_pages and _MADV_HUGEPAGE is not None:
+        # Advice only: a kernel without huge pages refuses it.
+        with suppress(OSError):
+            memory.madvise(_MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 class Memory:
@@ -100,15 +107,16 @@ class Memory:
         self._generation += 1
         return self._generation
 
-    def allocate(self, name: str, num_bytes: int, *, reserve: bool = True) -> np.ndarray:
+    def allocate(self, name: str, num_bytes: int, *, reserve: bool = True, huge_pages: bool = False) -> np.ndarray:
         """Return a zeroed uint8 array [num_bytes].
 
         With `reserve`, a file's disk space is taken now, so that a full disk is an error here and
-        not a crash later; without it, `reserve_until` takes it bit by bit.
+        not a crash later; without it, `reserve_until` takes it bit by bit. With `huge_pages`, RAM is
+        committed 2 MB at a time: fewer page table walks where whole pages are read at random.
         """
         num_bytes = max(num_bytes, mmap.PAGESIZE)
         if self._folder is None:
-            return anonymous(num_bytes, shared=self.backing == "shared")
+            return anonymous(num_bytes, shared=self.backing == "shared", huge_pages=huge_pages)
         path = self._file(name)
         with open(path, "xb+") as file:
             if reserve:

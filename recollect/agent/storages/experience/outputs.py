@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,38 @@ from recollect.agent.storages.experience.tensor_pool import TensorPool
 
 # A column of a batch is named by its key, a nested one by its path of keys.
 Name = str | Path
+
+_NO_WEIGHTS: Final = np.empty(0, np.float32)
+
+
+class Drawn(NamedTuple):
+    """Starts of a batch's rows, and what their draw says of them.
+
+    Attributes
+    ----------
+    ids : int64 [rows]
+        The starts.
+    weights : float32 [rows] or [0]
+        Their weights; 1 where they are not given.
+    num_recent : int
+        Steps that they were drawn from, where that matters.
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray = _NO_WEIGHTS
+    num_recent: int = 0
+
+    def columns(self, drawn_keys: tuple[str, ...]) -> dict[Name, torch.Tensor]:
+        """What the draw says, by key, `[rows, 1]`."""
+        shape = (len(self.ids), 1)
+        columns: dict[Name, torch.Tensor] = {}
+        if keys.PER_WEIGHTS in drawn_keys:
+            columns[keys.PER_WEIGHTS] = torch.ones(shape)
+            if len(self.weights):
+                columns[keys.PER_WEIGHTS] = torch.from_numpy(self.weights).reshape(shape)
+        if keys.CK in drawn_keys:
+            columns[keys.CK] = torch.full(shape, self.num_recent)
+        return columns
 
 
 def name_of(path: Path) -> Name:
@@ -57,6 +89,12 @@ def _derived(path: Path, dtype: np.dtype, kind: int, row_offset: int = 0) -> Out
     return Output(path, (1,), dtype, words, dtype.itemsize)
 
 
+_DRAWN: Final = {
+    keys.PER_WEIGHTS: _derived((keys.PER_WEIGHTS,), np.dtype(np.float32), layout.K_WEIGHTS),
+    keys.CK: _derived((keys.CK,), np.dtype(np.int64), layout.K_RECENT),
+}
+
+
 def _both_stacks(ring: LaneRing, place: Place) -> Output:
     single = _copied(ring, place, place.leaf.path, 0, layout.K_BOTH_STACKS)
     extent = single.shape[0] // place.depth
@@ -75,20 +113,23 @@ class OutputPlan:
     shifted_stacks : bool
         Gather stacks of both ends of one-step windows into one block; right only where every next
         stack is its predecessor shifted.
+    drawn_keys : tuple of str
+        Columns to make of what the draw says, any of `per_weights` and `ck`.
     """
 
-    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False) -> None:
+    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False, drawn_keys: tuple[str, ...] = ()) -> None:
         self._ring = ring
-        self._outputs = list(self._list_outputs(shifted_stacks))
+        self._outputs = [*self._list_outputs(shifted_stacks), *(_DRAWN[key] for key in drawn_keys)]
         self._names = [name_of(output.path) for output in self._outputs]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
         self._pool = TensorPool([(output.shape, output.dtype) for output in self._outputs])
         self._columns = np.array([output.words for output in self._outputs], np.int64)
 
-    def gather(self, ids: np.ndarray, places: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
-        """Fill tensors with the rows of the windows at `places`; returns them by name."""
+    def gather(self, drawn: Drawn, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
+        """Fill tensors with the rows of windows of at most `limits` [rows] or [1] steps; returns them by name."""
+        ids, weights, num_recent = drawn
         taken = self._pool.take(len(ids))
-        gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, places, gamma)
+        gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, limits, gamma, weights, num_recent)
         tensors = taken.tensors
         return dict(zip(self._names, tensors, strict=True) if self._is_plain else self._named(tensors))
 

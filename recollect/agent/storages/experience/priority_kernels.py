@@ -112,11 +112,37 @@ def _finish(header, sums, smallest, beta, ids, weights):
         ids[item] = (lane << ID_SHIFT) | (newest - (age if age >= 0 else age + slots))
 
 
+@nb.njit(**INLINED)
+def _share(target, end, value):
+    """How far `target` lies inside a node of `value` whose share ends at `end`; rounding may put it beside."""
+    return min(max(target - (end - value), 0.0), np.nextafter(value, 0.0))
+
+
+@nb.njit(**KERNEL)
+def _spread(sums, first, size, total, uniforms, ids):
+    """Give each of the ascending strata a node of one level, which starts at `first`; returns the nodes read."""
+    batch, last = len(uniforms), size - 1
+    while sums[first + last] <= 0.0:
+        last -= 1
+    node, value = np.int64(0), sums[first]
+    end = value
+    for item in range(batch):
+        target = (item + uniforms[item]) / batch * total
+        # The last node with any mass takes what rounding adds.
+        while target >= end and node < last:
+            node += 1
+            value = sums[first + node]
+            end += value
+        ids[item], uniforms[item] = node, _share(target, end, value)
+    return size
+
+
 @nb.njit(nb.int64(_i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
 def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     """Draw one start for each of `batch` equal strata of all priorities; returns the nodes visited.
 
-    The batch walks the tree level by level, so that its cache misses overlap.
+    Strata ascend, so the lowest level that has no more nodes than the batch rows is read from left
+    to right. From there the batch walks down level by level, so that its cache misses overlap.
 
     Parameters
     ----------
@@ -129,10 +155,11 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     total = sums[offsets[top]]
     if total <= 0.0:
         return NO_MASS
-    for item in range(batch):
-        uniforms[item] = (item + uniforms[item]) / batch * total
-        ids[item] = 0
-    for level in range(top - 1, -1, -1):
+    widest = top
+    while widest > 0 and offsets[widest] - offsets[widest - 1] <= batch:
+        widest -= 1
+    visited = _spread(sums, offsets[widest], offsets[widest + 1] - offsets[widest], total, uniforms, ids)
+    for level in range(widest - 1, -1, -1):
         for item in range(batch):
             child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
             ids[item] = (ids[item] << SHIFT) + child
@@ -140,7 +167,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
             if level > 0:
                 prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
     _finish(header, sums, mins[offsets[top] - offsets[1]], beta, ids, weights)
-    return batch * top
+    return visited + batch * widest
 
 
 @nb.njit(**KERNEL)
@@ -186,8 +213,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
         while target >= ends[current] and ends[current] < total:
             current += 1
         value = sums[offsets[levels[current]] + nodes[current]]
-        before = ends[current] - value
-        uniforms[item] = min(max(target - before, 0.0), np.nextafter(value, 0.0))
+        uniforms[item] = _share(target, ends[current], value)
         ids[item], heights[item] = nodes[current], levels[current]
         visited += levels[current]
     for level in range(len(offsets) - 3, -1, -1):
@@ -196,6 +222,8 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
                 child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
                 ids[item] = (ids[item] << SHIFT) + child
                 uniforms[item] = left
+                if level > 0:
+                    prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
     _finish(header, sums, smallest, beta, ids, weights)
     return visited
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +12,8 @@ from recollect import keys
 from recollect.agent.storages.experience import hindsight_kernels as kernels
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import Name, OutputPlan, name_of, nest
-from recollect.agent.storages.experience.schema import DTYPE_CODES, Path, Place, to_numpy, walk
+from recollect.agent.storages.experience.outputs import Drawn, Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.schema import DTYPE_CODES, Leaf, Path, to_numpy, walk
 from recollect.errors import SchemaError
 
 HerFunction = Callable[..., Any]
@@ -71,8 +72,8 @@ class Relabelled:
         Whether a window ends in a termination, where `knows_ends`; else the stored flags stand.
     values : dict
         Other new values by name, `[rows, ...]`, written one by one.
-    goal : ndarray [rows, ...], optional
-        The new goals.
+    goal_address, goal_bytes : int
+        Where the new goals are, and the bytes of each; 0 where `values` has all there is.
     """
 
     rows: np.ndarray
@@ -81,15 +82,15 @@ class Relabelled:
     terminated: np.ndarray
     knows_ends: bool = False
     values: dict[Name, np.ndarray] = field(default_factory=dict)
-    goal: np.ndarray | None = None
     goal_address: int = 0
+    goal_bytes: int = 0
 
     def apply(self, tensors: dict[Name, torch.Tensor], gamma: float) -> None:
         """Write the new values into the columns of a batch, by name."""
         columns = [_column(kernels.W_RETURN, tensors[keys.REWARD])]
-        if self.goal is not None:
-            num_bytes = self.goal.nbytes // len(self.rows)
-            columns += [(kernels.W_COPY, tensors[path].data_ptr(), num_bytes, self.goal_address) for path in _DESIRED]
+        if self.goal_bytes:
+            goal = (self.goal_bytes, self.goal_address)
+            columns += [(kernels.W_COPY, tensors[path].data_ptr(), *goal) for path in _DESIRED]
         if self.knows_ends:
             columns.append(_column(kernels.W_DISCOUNT, tensors[keys.DISCOUNT]))
             columns.append(_column(kernels.W_DONE, tensors[keys.NEXT_DONE]))
@@ -100,6 +101,33 @@ class Relabelled:
             _put(tensors, name, self.rows, values)
 
 
+class _GoalArrays:
+    """Goals of windows, and what a reward function is shown of their steps.
+
+    The three lie in one array of which only slices are given away, so that one count tells whether
+    anybody refers to them: fresh arrays and their addresses cost more than the goals' copies.
+    """
+
+    def __init__(self, leaf: Leaf, num_rows: int, most_steps: int) -> None:
+        num_steps = num_rows * most_steps
+        self.size = (num_rows, most_steps)
+        self._array = np.empty((num_rows + 2 * num_steps, *leaf.shape), leaf.dtype)
+        self._begins = (num_rows, num_rows + num_steps)
+        goals = self._array.ctypes.data
+        achieved, desired = (goals + begin * leaf.num_bytes for begin in self._begins)
+        self.addresses = (goals, achieved, desired)
+        self._references_at_rest = getrefcount(self._array)
+
+    def is_free(self) -> bool:
+        """Whether nobody refers to what was shown."""
+        return getrefcount(self._array) == self._references_at_rest
+
+    def shown(self, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """What the first `num_steps` steps achieved, and the goals they are judged by."""
+        achieved, desired = self._begins
+        return self._array[achieved : achieved + num_steps], self._array[desired : desired + num_steps]
+
+
 class GoalRewriter:
     """Rewrites Gymnasium's goal observations by the environment's own functions."""
 
@@ -108,7 +136,7 @@ class GoalRewriter:
 
     def __init__(self, goals: GoalFunctions) -> None:
         self._goals = goals
-        self._place: Place | None = None
+        self._arrays: _GoalArrays | None = None
 
     def restart(self, ring: LaneRing) -> None:
         """Find the goals in the rows of a ring."""
@@ -120,35 +148,28 @@ class GoalRewriter:
             )
         if places[_ACHIEVED].depth > 1 or places[_DESIRED[0]].depth > 1:
             raise SchemaError("hindsight cannot choose stacked frames as goals; give a her_function for them")
-        self._place = places[_ACHIEVED]
+        place = places[_ACHIEVED]
+        self._leaf, self._arrays = place.leaf, None
         self._field = np.zeros(kernels.G_NUM_WORDS, np.int64)
         self._field[: kernels.G_GOALS] = (
-            self._place.leaf.num_bytes,
-            self._place.row_offset,
-            ring.block_address(self._place),
-            self._place.tail_offset,
+            place.leaf.num_bytes,
+            place.row_offset,
+            ring.block_address(place),
+            place.tail_offset,
         )
 
     def field(self, num_rows: int, most_steps: int) -> np.ndarray:
-        """What the kernel reads: achieved goals, into fresh arrays."""
-        assert self._place is not None
-        leaf = self._place.leaf
-        num_steps = num_rows * most_steps
-        # One array for all three, because asking NumPy for an address is slow.
-        arrays = np.empty((num_rows + 2 * num_steps, *leaf.shape), leaf.dtype)
-        address = arrays.ctypes.data
-        self._goal = arrays[:num_rows]
-        self._achieved = arrays[num_rows : num_rows + num_steps]
-        self._desired = arrays[num_rows + num_steps :]
-        num_bytes = leaf.num_bytes
-        achieved = address + num_rows * num_bytes
-        self._field[kernels.G_GOALS :] = address, achieved, achieved + num_steps * num_bytes
+        """What the kernel reads: achieved goals, into arrays that nobody refers to."""
+        arrays = self._arrays
+        if arrays is None or arrays.size != (num_rows, most_steps) or not arrays.is_free():
+            self._arrays = _GoalArrays(self._leaf, num_rows, most_steps)
+            self._field[kernels.G_GOALS :] = self._arrays.addresses
         return self._field
 
     def rewrite(self, store: LaneStore, windows: Windows, gamma: float) -> Relabelled:
         """Reward and end the windows as their new goals have it."""
-        num_steps = len(windows.steps)
-        achieved, desired = self._achieved[:num_steps], self._desired[:num_steps]
+        assert self._arrays is not None
+        achieved, desired = self._arrays.shown(len(windows.steps))
         rewards = _ask(self._goals.compute_reward, achieved, desired, np.float64)
         terminations, knows_ends = _UNKNOWN, self._goals.compute_terminated is not None
         if self._goals.compute_terminated is not None:
@@ -160,8 +181,8 @@ class GoalRewriter:
             lengths,
             terminated,
             knows_ends,
-            goal=self._goal,
-            goal_address=int(self._field[kernels.G_GOALS]),
+            goal_address=self._arrays.addresses[0],
+            goal_bytes=self._leaf.num_bytes,
         )
 
 
@@ -207,7 +228,7 @@ class FunctionRewriter:
     def _read(self, store: LaneStore, ids: np.ndarray) -> dict[str, Any]:
         """All columns of single steps, as (nested) dicts of arrays."""
         self._plan = self._plan or store.plan()
-        tensors = self._plan.gather(ids, store.locate(ids, ONE_STEP), 1.0)
+        tensors = self._plan.gather(Drawn(ids), ONE_STEP, 1.0)
         return nest((name, tensor.numpy()) for name, tensor in tensors.items())
 
 

@@ -109,6 +109,8 @@ K_REWARD = 7
 K_DISCOUNT = 8
 K_NUM_STEPS = 9
 K_IDS = 10
+K_WEIGHTS = 11
+K_RECENT = 12
 O_KIND = 0
 O_BYTES = 1
 O_ROW = 2
@@ -126,7 +128,7 @@ A_LENGTH = 2  # steps from a start on that must be there
 A_CONTEXT = 3  # steps before this one are context and do not count
 A_NUM_WORDS = 4
 
-# What `locate` finds for each row of a batch.
+# What is known of each row of a batch: addresses of its window's rows, and the steps used.
 P_FIRST = 0
 P_LAST = 1
 P_NEXT = 2

@@ -36,7 +36,7 @@ class SumTree:
 
     def __init__(self, ring: LaneRing, starts: Starts, alpha: float, epsilon: float) -> None:
         num_leaves = ring.num_lanes * ring.num_slots
-        self.errors: np.ndarray = anonymous(4 * num_leaves)[: 4 * num_leaves].view(np.float32)
+        self.errors: np.ndarray = anonymous(4 * num_leaves, huge_pages=True)[: 4 * num_leaves].view(np.float32)
         self.nodes_visited = 0
         self._ring = ring
         self._starts = starts
@@ -69,8 +69,8 @@ class SumTree:
         num_nodes = 0 if self.is_flat else int(self._offsets[-1])
         num_inner = 0 if self.is_flat else num_nodes - int(self._offsets[1])
         # Page-aligned, so that the eight children of a node share a cache line.
-        sums = anonymous(8 * num_nodes)[: 8 * num_nodes].view(np.float64)
-        mins = anonymous(8 * num_inner)[: 8 * num_inner].view(np.float64)
+        sums = anonymous(8 * num_nodes, huge_pages=True)[: 8 * num_nodes].view(np.float64)
+        mins = anonymous(8 * num_inner, huge_pages=True)[: 8 * num_inner].view(np.float64)
         self._nodes = (sums, mins, self._offsets)
         if not self.is_flat:
             slots = self._starts.slots(self._ring)
@@ -119,17 +119,17 @@ class SumTree:
         -------
         ids : int64 [batch]
             The starts.
-        weights : float32 [batch, 1]
+        weights : float32 [batch]
             Their weights, relative to the largest of all that may be drawn.
         """
-        ids, weights = np.empty(len(uniforms), np.int64), np.empty((len(uniforms), 1), np.float32)
-        header, flat_weights = self._ring.header, weights.reshape(-1)
+        ids, weights = np.empty(len(uniforms), np.int64), np.empty(len(uniforms), np.float32)
+        header = self._ring.header
         if len(floors) == 0:
-            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, flat_weights)
+            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, weights)
         else:
             cover, ends = self._cover
             visited = priority_kernels.draw_recent(
-                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, flat_weights
+                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, weights
             )
         if visited == priority_kernels.NO_MASS:
             return None

@@ -106,8 +106,10 @@ class TensorPool:
             if len(self._sets) >= _SIZES_KEPT:
                 self._sets.clear()
             kept = self._sets[batch_size] = []
-        for each in kept:
+        for index, each in enumerate(kept):
             if each.is_free():
+                # The set that was handed out longest ago comes first: it is the likeliest to be free again.
+                kept.append(kept.pop(index))
                 return each
         fresh = TensorSet([torch.from_numpy(np.empty((batch_size, *shape), dtype)) for shape, dtype in self._outputs])
         if _storage_count is not None:

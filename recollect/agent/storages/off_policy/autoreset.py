@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import nest
+from recollect.agent.storages.experience.outputs import Drawn, nest
 from recollect.agent.storages.experience.schema import to_numpy, walk
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 
@@ -85,7 +85,7 @@ class ResetSteps:
     def _are_at(self, envs: np.ndarray, newest: int, observations: Any) -> np.ndarray:
         """Whether each env is where its newest step led to, bit for bit."""
         ids = (envs << layout.ID_SHIFT) | newest
-        rows = self._store.gather(ids, self._store.locate(ids, ONE_STEP), 1.0)
+        rows = self._store.gather(Drawn(ids), ONE_STEP, 1.0)
         led_to = dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
         same = np.ones(len(envs), np.bool_)
         for path, values in walk((), observations):

@@ -10,6 +10,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience import draw_kernels
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
+from recollect.agent.storages.experience.outputs import Drawn
 from recollect.agent.storages.experience.recent_window import LearningPace, RecentWindow
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
@@ -32,6 +33,8 @@ class EREBuffer(PERBuffer):
     cmin : int
         Fewest steps to draw from.
     """
+
+    drawn_keys: tuple[str, ...] = (*PERBuffer.drawn_keys, keys.CK)
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class EREBuffer(PERBuffer):
         if ratio is not None:
             self._recent.eta = self._initial_eta * ratio + (1.0 - ratio)
 
-    def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         ring, starts = self._store.ring, self._store.starts
         progress = self._recent.progress(k, num_batches, ring.num_ends)
         num_steps = len(self._store)
@@ -110,9 +113,7 @@ class EREBuffer(PERBuffer):
         if reach < num_steps:
             floors = np.empty(ring.num_lanes, np.int64)
             num_recent = draw_kernels.recent_floors(ring.header, starts.table, reach, floors)
-        ids, extras = self._draw_prioritised(num_rows, floors)
-        extras[keys.CK] = np.full((num_rows, 1), num_recent, np.int64)
-        return ids, extras
+        return self._draw_prioritised(num_rows, floors, num_recent)
 
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
         return super()._parameter_setters() | {"eta": self._set_eta, "cmin": self._set_cmin}

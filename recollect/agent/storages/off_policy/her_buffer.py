@@ -8,6 +8,7 @@ import torch
 from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.experience.hindsight import Hindsight, Strategy
 from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.outputs import Drawn
 from recollect.agent.storages.experience.rewriting import (
     FunctionRewriter,
     GoalFunction,
@@ -139,19 +140,19 @@ class HERBuffer(EREBuffer):
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
         return _first(stored[key])
 
-    def _windows(self, ids: np.ndarray, length: int) -> Rows:
+    def _windows(self, drawn: Drawn, length: int) -> Rows:
+        ids = drawn.ids
         if self._hindsight.num_chosen(len(ids) // length) == 0:
-            return super()._windows(ids, length)
+            return super()._windows(drawn, length)
         gamma, limits = self._gamma(), self._limits()
         relabelled, chosen = self._hindsight.relabel(self._store, ids, length, int(limits[0]), gamma, self._rng)
         if limits[0] > 1:
             limits = np.full(len(ids), limits[0])
             limits[relabelled.rows] = relabelled.lengths
-        places = self._store.locate(ids, limits)
         may_overlap = not self._hindsight.rewriter.writes_observations
-        tensors = self._store.gather(ids, places, gamma, may_overlap=may_overlap)
+        tensors = self._store.gather(drawn, limits, gamma, may_overlap=may_overlap)
         relabelled.apply(tensors, gamma)
-        return Rows(tensors, chosen)
+        return tensors, chosen
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         self._hindsight.restart(new)

@@ -17,7 +17,7 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.lookahead import Lookahead
 from recollect.agent.storages.experience.memory import Backing, Memory
-from recollect.agent.storages.experience.outputs import OutputPlan, nest
+from recollect.agent.storages.experience.outputs import Drawn, OutputPlan, nest
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.snapshot import Extras, Snapshot
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
@@ -275,8 +275,7 @@ class NStepReplayStorage:
 
     def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
         """Make the batch of the windows that start at `ids`; any thread may."""
-        places = self._store.locate(ids, self._most_steps)
-        rows = self._plans.get(self._store).gather(ids, places, self.discount)
+        rows = self._plans.get(self._store).gather(Drawn(ids), self._most_steps, self.discount)
         batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
         return NStepReplayBatch(*(self._deliver(batch[name]) for name in names))

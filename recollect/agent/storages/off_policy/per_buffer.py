@@ -10,6 +10,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
+from recollect.agent.storages.experience.outputs import Drawn
 from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.options import StoreOptions
@@ -39,6 +40,8 @@ class PERBuffer(NStepReplayBuffer):
     default_error : int or float
         Error of new data.
     """
+
+    drawn_keys: tuple[str, ...] = (keys.PER_WEIGHTS,)
 
     def __init__(
         self,
@@ -128,18 +131,17 @@ class PERBuffer(NStepReplayBuffer):
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {errors.shape}")
         return errors.reshape(-1)
 
-    def _draw(self, num_rows: int, k: int, num_batches: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        return self._draw_prioritised(num_rows, NO_FLOORS)
+    def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
+        return self._draw_prioritised(num_rows, NO_FLOORS, 0)
 
-    def _draw_prioritised(self, num_rows: int, floors: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Draw from the steps not older than `floors`, in proportion to their priorities."""
+    def _draw_prioritised(self, num_rows: int, floors: np.ndarray, num_recent: int) -> Drawn:
+        """Draw from the `num_recent` steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
         assert self.tree is not None
         drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
         if drawn is None:
-            weights = np.ones((num_rows, 1), np.float32)
-            return self._store.draw(uniforms, floors), {keys.PER_WEIGHTS: weights}
-        return drawn[0], {keys.PER_WEIGHTS: drawn[1]}
+            return Drawn(self._store.draw(uniforms, floors), num_recent=num_recent)
+        return Drawn(*drawn, num_recent)
 
     def _on_append(self) -> None:
         super()._on_append()

@@ -11,7 +11,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import ONE_STEP
-from recollect.agent.storages.experience.outputs import nest
+from recollect.agent.storages.experience.outputs import Drawn, nest
 from recollect.agent.storages.lane_storage import LaneStorage
 from recollect.agent.storages.on_policy.options import RolloutOptions, check_options
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
@@ -164,7 +164,7 @@ class RolloutBuffer(LaneStorage):
     def _rows(self, ids: np.ndarray) -> Batch:
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
-            tensors = self._store.gather(ids, self._store.locate(ids, ONE_STEP), self.algorithm.gamma)
+            tensors = self._store.gather(Drawn(ids), ONE_STEP, self.algorithm.gamma)
         return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
 
     def _column(self, streams: Streams, key: str) -> torch.Tensor:

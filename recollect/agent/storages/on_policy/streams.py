@@ -5,7 +5,6 @@ import torch
 
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.errors import StorageError
 
 
@@ -37,7 +36,7 @@ class Streams:
         self.ids = ids.T[is_step.T]
         self.is_step = torch.from_numpy(is_step)
         self._slots = torch.from_numpy(ring.slots(ids))
-        is_broken = ring.locate(self.ids, ONE_STEP)[layout.P_TAIL] != 0
+        is_broken = ring.are_cut(self.ids)
         is_newest = (numbers == ring.heads - 1).T[is_step.T]
         self.continues = self.padded(torch.from_numpy(~(is_broken | is_newest)))
 

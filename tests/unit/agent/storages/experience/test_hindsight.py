@@ -72,6 +72,24 @@ def rows(batch: Sample) -> list[tuple[int, float]]:
     return list(zip(numbers_of(batch).tolist(), goals_of(batch).tolist(), strict=True))
 
 
+def test_what_a_reward_function_keeps_is_not_overwritten() -> None:
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def keep(achieved: np.ndarray, desired: np.ndarray, info: Any) -> np.ndarray:
+        # A view of a view and a tensor: what refers to the memory need not be the array itself.
+        kept.append((achieved[1:][::2], torch.from_numpy(desired).numpy()))
+        copies.append((kept[-1][0].copy(), kept[-1][1].copy()))
+        return reward_if_reached(achieved, desired, info)
+
+    copies: list[tuple[np.ndarray, np.ndarray]] = []
+    memory = make_memory(compute_reward=keep, n_step=2)
+    memory.insert_data_slice(with_goals(make_slice(40, truncated=[19])))
+    for _ in range(10):
+        memory.sample(16)
+    for shown, copy in zip(kept, copies, strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(shown, copy, strict=True))
+
+
 def test_an_unknown_strategy_is_refused() -> None:
     with pytest.raises(ConfigError, match="future, final, episode, random"):
         make_memory(strategy="past")

@@ -1,0 +1,90 @@
+"""`Sources`: who feeds a store, which lanes are theirs, and how far each has got."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from recollect.errors import StorageError
+
+
+class Source:
+    """One feeder of a store: its first lane, and the steps of its own stream received so far."""
+
+    def __init__(self, lane: int, num_envs: int, received: int) -> None:
+        self.lane = lane
+        self.received = received
+        self.one_step = np.array([lane, num_envs, 0, 1], np.int64)
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """What a snapshot needs beside the ring: each source, its first lane and steps received; lanes left."""
+
+    sources: tuple[tuple[Hashable, int, int], ...]
+    vacant_lanes: tuple[int, ...]
+    warned_of_cuts: bool
+
+
+class Sources:
+    """The feeders of a store, each with `num_envs` lanes of its own.
+
+    Parameters
+    ----------
+    num_envs : int
+        Lanes of one source.
+
+    Attributes
+    ----------
+    known : dict
+        The sources that feed the store, by name.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.known: dict[Hashable, Source] = {}
+        self._num_envs = num_envs
+        self._vacant_lanes: list[int] = []
+
+    @property
+    def names(self) -> list[Hashable]:
+        """Names of the sources, in the order in which they joined."""
+        return list(self.known)
+
+    def lane_of(self, name: Hashable) -> int:
+        """First of the lanes that a source feeds."""
+        if name not in self.known:
+            raise StorageError(f"nothing is stored from source {name!r}; the sources are {self.names}")
+        return self.known[name].lane
+
+    def join(self, name: Hashable, received: int, add_lanes: Callable[[], int]) -> Source:
+        """Let a source feed the first lanes, those that another left, or new ones; `add_lanes` tells the first."""
+        if self._vacant_lanes:
+            lane = self._vacant_lanes.pop(0)
+        elif not self.known:
+            lane = 0
+        else:
+            lane = add_lanes()
+        self.known[name] = Source(lane, self._num_envs, received)
+        return self.known[name]
+
+    def release(self, name: Hashable) -> int:
+        """Let the lanes of a source that left be taken by the next one that joins; returns the first of them."""
+        if name not in self.known:
+            raise StorageError(f"no source {name!r} feeds this storage; its sources are {self.names}")
+        lane = self.known.pop(name).lane
+        self._vacant_lanes.append(lane)
+        return lane
+
+    def clear(self) -> None:
+        """Forget all sources."""
+        self.known.clear()
+
+    def state(self, *, warned_of_cuts: bool) -> StoreState:
+        """Who feeds the store, and how far they got."""
+        sources = [(name, source.lane, source.received) for name, source in self.known.items()]
+        return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts)
+
+    def load_state(self, state: StoreState) -> None:
+        """Take the sources of a snapshot instead of one's own."""
+        self.known = {name: Source(lane, self._num_envs, received) for name, lane, received in state.sources}
+        self._vacant_lanes = list(state.vacant_lanes)
