@@ -9,7 +9,8 @@ from benchmarks.learn import sb3
 from benchmarks.learn.goals import AsGoodAs, AtLeast, Below, Goal
 
 RECOLLECT, SB3 = "recollect", "sb3"
-SEEDS: Final = (1, 2, 3)
+SEEDS: Final = (11, 12, 13)
+"""Presets were tuned on other seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
