@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.test_storage_contract import (
     METHOD_OPTIONS,
+    STEP_TENSORS,
     STORAGE,
     STORAGES,
     Documented,
@@ -24,19 +25,7 @@ from tests.contract.test_storage_contract import (
 
 ON_POLICY = f"{STORAGES}.on_policy"
 VTRACE = "rho_bar=1.0, c_bar=1.0, trace_lambda=1.0"
-STORAGE_TENSORS = (
-    "Observation",
-    "RecurrentHiddenStates",
-    "Done",
-    "Action",
-    "Reward",
-    "IntrinsicReward",
-    "NextObservation",
-    "NextRecurrentHiddenStates",
-    "NextDone",
-    "Value",
-    "LogProb",
-)
+STORAGE_TENSORS = (*STEP_TENSORS, "Value", "LogProb")
 
 GAE_BUFFER = Documented(
     module=f"{ON_POLICY}.gae_buffer",

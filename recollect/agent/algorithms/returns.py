@@ -23,7 +23,10 @@ def gae(r_t: Tensor, discount_t: Tensor, v_t: Tensor, v_tp1: Tensor, continues_t
 
 
 class VTrace(NamedTuple):
-    """What V-trace gives for each step: the value to learn, and the advantage of the action taken."""
+    """What V-trace gives for each step: the value to learn, and the advantage of the action taken.
+
+    Advantages are not weighed by the ratio of the policies: a policy gradient does that.
+    """
 
     targets: Tensor  # [time, ...]
     advantages: Tensor  # [time, ...]
@@ -57,8 +60,8 @@ def vtrace(
     c_t = trace_lambda * ratio_t.clamp(max=c_bar)
     delta_t = rho_t * (r_t + discount_t * v_tp1 - v_t)
     correction_t = _sum_backwards(delta_t, discount_t * c_t * continues_t)
-    target_tp1 = v_tp1 + continues_t * _following(correction_t)
-    return VTrace(v_t + correction_t, rho_t * (r_t + discount_t * target_tp1 - v_t))
+    target_tp1 = v_tp1 + trace_lambda * continues_t * _following(correction_t)
+    return VTrace(v_t + correction_t, r_t + discount_t * target_tp1 - v_t)
 
 
 def normalised(values: Tensor) -> Tensor:

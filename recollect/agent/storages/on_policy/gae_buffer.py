@@ -15,7 +15,7 @@ from recollect.checks import check_number
 
 
 class GAEBuffer(RolloutBuffer):
-    """Storage for on-policy algorithms with generalised advantage estimates (Schulman et al. 2016, arXiv 1506.02438).
+    """Rollouts with generalised advantage estimates (Schulman et al., 2015, https://arxiv.org/abs/1506.02438).
 
     Values and log-probabilities are those that the actor gave when it acted; if it normalises
     observations, whose moments have moved since, they are computed anew. A truncated episode bootstraps
@@ -23,20 +23,10 @@ class GAEBuffer(RolloutBuffer):
 
     Parameters
     ----------
-    size : int
-        Capacity along the time axis, for each source: at least the algorithm's `update_every`.
-    device : torch.device or str
-        Where batches are placed.
-    actor : Actor
-        If it `is_recurrent`, batches are sequences.
-    algorithm : Algorithm
-        Owner of `gamma`, which tells the values of last observations.
-    envs : VecEnv
-        Tells the number of environments.
+    size, device, actor, algorithm, envs, **options
+        As in `RolloutBuffer`.
     gae_lambda : float
         Weight of longer returns: 0 trusts the critic after one step, 1 the rewards alone.
-    **options
-        See `RolloutOptions`.
 
     Examples
     --------

@@ -33,14 +33,12 @@ class RolloutBuffer(LaneStorage):
     ----------
     size : int
         Capacity along the time axis, for each source: at least the algorithm's `update_every`.
-    device : torch.device or str
-        Where batches are placed.
+    device, envs
+        As in `LaneStorage`.
     actor : Actor
         If it `is_recurrent`, batches are sequences.
     algorithm : Algorithm
         Owner of `gamma`; its `next_values` and `evaluate_actions` are asked for values.
-    envs : VecEnv
-        Tells the number of environments.
     **options
         See `RolloutOptions`.
     """

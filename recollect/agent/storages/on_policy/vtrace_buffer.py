@@ -15,31 +15,21 @@ from recollect.checks import check_number
 
 
 class VTraceBuffer(RolloutBuffer):
-    """Storage for on-policy algorithms whose data may be of an older policy (Espeholt et al. 2018, arXiv 1802.01561).
+    """Rollouts of older policies, corrected by V-trace (Espeholt et al., 2018, https://arxiv.org/abs/1802.01561).
 
-    `before_gradients` evaluates all stored steps with the present networks and corrects returns and
-    advantages for how likely the present policy is to act as the older one did. In batches `Value` and
-    `LogProb` are then the present ones, so that an algorithm's own ratios start from 1 and the correction
-    is not made twice.
+    `before_gradients` evaluates all stored steps with the present networks, and corrects returns and
+    advantages for how likely the present policy is to act as the older one did. In batches `Value` is the
+    present one, `LogProb` that of the policy that acted: the ratio that an algorithm clips is the one between
+    the policy that learns and the one that acted, so that it cannot run away from what the data tell of.
 
     Parameters
     ----------
-    size : int
-        Capacity along the time axis, for each source: at least the algorithm's `update_every`.
-    device : torch.device or str
-        Where batches are placed.
-    actor : Actor
-        If it `is_recurrent`, batches are sequences.
-    algorithm : Algorithm
-        Owner of `gamma`, which evaluates stored steps.
-    envs : VecEnv
-        Tells the number of environments.
+    size, device, actor, algorithm, envs, **options
+        As in `RolloutBuffer`.
     rho_bar, c_bar : float
         Where the importance weights of corrections and of traces are clipped.
     trace_lambda : float
         Weight of longer returns; 1 is the paper's.
-    **options
-        See `RolloutOptions`.
     """
 
     takes_older_policies = True
@@ -88,7 +78,7 @@ class VTraceBuffer(RolloutBuffer):
             c_bar=self.c_bar,
             trace_lambda=self.trace_lambda,
         )
-        return {keys.ADVANTAGE: advantages, keys.RETURN: targets, keys.VALUE: values, keys.LOG_PROB: log_probs}
+        return {keys.ADVANTAGE: advantages, keys.RETURN: targets, keys.VALUE: values}
 
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
         return super()._parameter_setters() | {

@@ -63,15 +63,17 @@ def test_vtrace_clips_both_weights() -> None:
     )
     # Step 1: δ = 0.5·(2 + 3 - 4) = 0.5, target 4.5. Step 0: δ = 2·(1 + 2 - 3) = 0 and c = 1, so 3 + 0.5·0.5.
     torch.testing.assert_close(found.targets, column(3.25, 4.5))
-    # Advantages look at the target behind: 2·(1 + 0.5·4.5 - 3) and 0.5·(2 + 0.5·6 - 4).
-    torch.testing.assert_close(found.advantages, column(0.5, 0.5))
+    # Advantages look at the target behind: 1 + 0.5·4.5 - 3 and 2 + 0.5·6 - 4.
+    torch.testing.assert_close(found.advantages, column(0.25, 1.0))
 
 
 def test_vtrace_of_the_acting_policy_is_gae() -> None:
     r_t, v_t, v_tp1 = column(1.0, -2.0, 3.0), column(0.3, 0.2, 0.1), column(0.2, 0.1, 4.0)
     discount_t, continues_t = column(0.9, 0.9, 0.9), column(1.0, 1.0, 0.0)
     found = vtrace(r_t, discount_t, v_t, v_tp1, continues_t, torch.zeros_like(r_t), trace_lambda=0.7)
-    torch.testing.assert_close(found.targets - v_t, gae(r_t, discount_t, v_t, v_tp1, continues_t, 0.7))
+    expected = gae(r_t, discount_t, v_t, v_tp1, continues_t, 0.7)
+    torch.testing.assert_close(found.targets - v_t, expected)
+    torch.testing.assert_close(found.advantages, expected)
 
 
 @st.composite
@@ -132,7 +134,7 @@ def test_vtrace_is_the_sum_of_the_paper(stream: dict[str, Tensor], rho_bar: floa
             assert float(found.targets[step, lane]) == pytest.approx(target)
             after = found.targets[step + 1, lane] if continues_t[step, lane] else v_tp1[step, lane]
             gain = r_t[step, lane] + discount_t[step, lane] * after - v_t[step, lane]
-            assert float(found.advantages[step, lane]) == pytest.approx(float(rho_t[step, lane] * gain))
+            assert float(found.advantages[step, lane]) == pytest.approx(float(gain))
 
 
 def test_normalised_values_have_mean_zero_and_deviation_one() -> None:

@@ -168,12 +168,12 @@ def expected_vtrace(lane: list[Step], index: int, rho_bar: float, c_bar: float) 
     ratio = float(np.exp(log_prob_of(step.obs, step.action) - step.log_prob))
     rho, trace = min(rho_bar, ratio), min(c_bar, ratio)
     value, discount = value_of(step.obs), 0.0 if step.terminated else GAMMA
-    error = rho * (step.reward + discount * value_of(step.next_obs) - value)
+    gain = step.reward + discount * value_of(step.next_obs) - value
     if not goes_on(lane, index):
-        return value + error, error
+        return value + rho * gain, gain
     target, _ = expected_vtrace(lane, index + 1, rho_bar, c_bar)
     following = target - value_of(step.next_obs)
-    return value + error + discount * trace * following, rho * (step.reward + discount * target - value)
+    return value + rho * gain + discount * trace * following, step.reward + discount * target - value
 
 
 def rows_by_obs(batches: list[Sample]) -> dict[float, list[dict[str, float]]]:
