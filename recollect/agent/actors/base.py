@@ -67,7 +67,7 @@ class Actor(nn.Module):
     def _build_policy(self) -> Head | None:
         if self.plan.policy is None:
             return None
-        head: type[Head] = head_class(self.plan.policy, self.action_space, bounded=self.rescale_actions)
+        head: type[Head] = head_class(self.plan.policy, self.action_space)
         return head(self.body.out_features, self.action_space, self.config)  # type: ignore[arg-type]
 
     def _initialise(self) -> None:

@@ -32,6 +32,10 @@ class StochasticDistribution(Distribution, Protocol):
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the log-probability of actions `[batch, 1]`."""
 
+
+class EntropicDistribution(StochasticDistribution, Protocol):
+    """A distribution whose entropy has a closed form."""
+
     def entropy(self) -> Tensor:
         """Return the entropy `[batch, 1]`."""
 
@@ -82,25 +86,30 @@ class Gaussian:
         return (-0.5 * noise.square() - self.std.log() - _HALF_LOG_2PI).sum(-1, keepdim=True)
 
 
-class SquashedGaussian(Gaussian):
-    """A Gaussian pressed into (-1, 1) by tanh. `mean` and `std` are those before it.
+class SquashedGaussian:
+    """A Gaussian pressed into (-1, 1) by tanh; there is no closed form of its entropy.
 
-    `entropy` has no closed form and is estimated by nobody: use the log-probabilities of samples.
+    Parameters
+    ----------
+    mean, std : Tensor
+        Those before tanh, `[batch, action]`.
     """
 
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        self.mean = mean
+        self.std = std
+        self._raw = Gaussian(mean, std)
+
     def sample(self, generator: Generator) -> Tensor:
-        return super().sample(generator).tanh()
+        return self._raw.sample(generator).tanh()
 
     def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        raw, log_prob = super().sample_with_log_prob(generator)
+        raw, log_prob = self._raw.sample_with_log_prob(generator)
         return raw.tanh(), log_prob - _log_tanh_slope(raw)
 
     def log_prob(self, action: Tensor) -> Tensor:
         raw = action.clamp(-_ALMOST_ONE, _ALMOST_ONE).atanh()
-        return super().log_prob(raw) - _log_tanh_slope(raw)
-
-    def entropy(self) -> Tensor:
-        raise NotImplementedError("the entropy of a squashed Gaussian has no closed form; use -log_prob of samples")
+        return self._raw.log_prob(raw) - _log_tanh_slope(raw)
 
     def mode(self) -> Tensor:
         return self.mean.tanh()

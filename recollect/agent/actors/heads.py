@@ -1,11 +1,11 @@
 """Policies: dense layers from features to a distribution over actions."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 import gymnasium as gym
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.distributions import (
@@ -24,14 +24,11 @@ from recollect.errors import ConfigError
 
 # Log-deviations outside this range only overflow; the range is that of Haarnoja et al. (2018), arXiv 1801.01290.
 _LOG_STD_RANGE: Final = (-20.0, 2.0)
-_SMALLEST_STD: Final = 1e-4
-# A deviation of 0.5 to begin with: softplus(-0.4328) = 0.5.
-_FIRST_SOFT_STD: Final = -0.4328
 # Finite, so that probability times log-probability is 0 and not NaN.
 _IMPOSSIBLE: Final = -1e9
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """Base of the policies: an MLP with `num_outputs` numbers per row.
 
     Parameters
@@ -49,9 +46,9 @@ class Head(nn.Module):
         sizes = (num_features, *config.hidden_sizes, num_outputs)
         self.network = MLP(sizes, activation=config.activation, layer_norm=config.layer_norm)
 
+    @abstractmethod
     def forward(self, features: Tensor) -> Distribution:
         """Features `[batch, num_features]` -> one distribution per row."""
-        raise NotImplementedError
 
 
 class DeterministicHead(Head):
@@ -73,17 +70,6 @@ class SquashedGaussianHead(Head):
     def forward(self, features: Tensor) -> SquashedGaussian:
         mean, log_std = self.network(features).chunk(2, -1)
         return SquashedGaussian(mean, log_std.clamp(*_LOG_STD_RANGE).exp())
-
-
-class BoundedGaussianHead(Head):
-    """A Gaussian around a mean in (-1, 1); mean and deviation depend on the state."""
-
-    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
-        super().__init__(num_features, 2 * action_width(space), config)
-
-    def forward(self, features: Tensor) -> Gaussian:
-        mean, soft_std = self.network(features).chunk(2, -1)
-        return Gaussian(mean.tanh(), functional.softplus(soft_std + _FIRST_SOFT_STD) + _SMALLEST_STD)
 
 
 class GaussianHead(Head):
@@ -147,7 +133,7 @@ _BOX_HEADS: Final[dict[PolicyKind, type[Any]]] = {
 }
 
 
-def head_class(kind: PolicyKind, space: gym.Space[Any], *, bounded: bool) -> type[Any]:
+def head_class(kind: PolicyKind, space: gym.Space[Any]) -> type[Any]:
     """Find the policy of that kind for an action space, or refuse it.
 
     Parameters
@@ -156,8 +142,6 @@ def head_class(kind: PolicyKind, space: gym.Space[Any], *, bounded: bool) -> typ
         Kind of the distribution.
     space : gymnasium.Space
         Where it acts.
-    bounded : bool
-        Whether policy units are [-1, 1], so that a Gaussian's mean has to stay there.
     """
     if kind == "categorical":
         for known, head in _CHOICE_HEADS.items():
@@ -168,4 +152,4 @@ def head_class(kind: PolicyKind, space: gym.Space[Any], *, bounded: bool) -> typ
         )
     if not isinstance(space, gym.spaces.Box):
         raise ConfigError(f"a {kind} policy cannot act in {space}; it needs Box actions")
-    return BoundedGaussianHead if bounded and kind == "gaussian" else _BOX_HEADS[kind]
+    return _BOX_HEADS[kind]

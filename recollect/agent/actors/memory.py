@@ -1,5 +1,6 @@
 """Recurrent memories: one step at a time when acting, whole sequences when learning."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 import torch
@@ -10,7 +11,7 @@ from recollect.agent.actors.config import MemoryKind
 from recollect.agent.actors.pieces import Pieces
 
 
-class Memory(nn.Module):
+class Memory(nn.Module, ABC):
     """Base of the memories: forgets where an episode begins, remembers elsewhere.
 
     Parameters
@@ -72,13 +73,13 @@ class Memory(nn.Module):
         outputs, states = self._run(pieces.split(features), pieces.split_states(state))
         return pieces.join(outputs), pieces.join(states)
 
+    @abstractmethod
     def _step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One step of each row, with nothing to forget."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _run(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of each row, with nothing to forget."""
-        raise NotImplementedError
 
     def _weights(self) -> Any:
         return self.net.weight_ih_l0, self.net.weight_hh_l0, self.net.bias_ih_l0, self.net.bias_hh_l0

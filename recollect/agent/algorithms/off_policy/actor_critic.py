@@ -62,11 +62,16 @@ NOISES: Final[dict[NoiseKind, type[NoNoise | GaussianNoise | OUNoise]]] = {
 }
 
 
+def noise_kind(name: str, value: Any) -> Any:
+    """Check a kind of noise; `none`, as files and command lines have it, is read as None."""
+    return one_of(*NOISES)(name, "none" if value is None else value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContinuousConfig(ActorCriticConfig):
     """Options of every off-policy algorithm with continuous actions."""
 
-    noise: NoiseKind = option("none", NOISE_DOC, one_of(*NOISES))
+    noise: NoiseKind = option("none", NOISE_DOC, noise_kind)
     noise_std: float = option(0.1, "Deviation of the noise, of actions in [-1, 1].", number(0.0))
 
 

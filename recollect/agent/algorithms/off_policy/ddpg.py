@@ -12,14 +12,14 @@ from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import (
     NOISE_DOC,
-    NOISES,
     ContinuousActorCritic,
     ContinuousConfig,
     NoiseKind,
+    noise_kind,
 )
 from recollect.agent.algorithms.targets import td_target
 from recollect.agent.algorithms.transitions import Batch, Transitions
-from recollect.options import one_of, option
+from recollect.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class DDPGConfig(ContinuousConfig):
 
     policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
     critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
-    noise: NoiseKind = option("gaussian", NOISE_DOC, one_of(*NOISES))
+    noise: NoiseKind = option("gaussian", NOISE_DOC, noise_kind)
 
 
 class DDPG(ContinuousActorCritic):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recollect.agent.actors.distributions import Gaussian
+from recollect.agent.actors.distributions import Gaussian, SquashedGaussian
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
@@ -48,7 +48,7 @@ class MPOConfig(ContinuousConfig):
 class Sampled(NamedTuple):
     """Actions of the old policy after the windows, before tanh `[num_samples, rows, action]`, and their values."""
 
-    old: Gaussian
+    old: SquashedGaussian
     actions: Tensor
     values: Tensor
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from recollect import keys
 from recollect.agent.actors.base import Actor
+from recollect.agent.actors.distributions import EntropicDistribution
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.algorithms.config import AlgorithmConfig, learning_rate
 from recollect.agent.algorithms.learning import Batch, LearningAlgorithm, Losses
@@ -66,7 +67,7 @@ class PPOConfig(AlgorithmConfig):
 
 
 class PPO(LearningAlgorithm):
-    """Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv 1707.06347).
+    """Proximal policy optimisation with a clipped objective (Schulman et al., 2017, https://arxiv.org/abs/1707.06347).
 
     Body, policy and critic take their steps together. A mini-batch whose KL divergence is above
     `target_kl` gives no gradient and ends the update stage. Recurrent actors learn from whole
@@ -149,7 +150,7 @@ class PPO(LearningAlgorithm):
 
     def _backward(self, batch: Batch) -> Losses:
         features, rows = self._read(batch)
-        policy = self.policy(features)
+        policy: EntropicDistribution = self.policy(features)
         log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]
         kl = estimated_kl(log_ratio.detach())
         stops = self.config.target_kl is not None and bool(kl > self.config.target_kl)

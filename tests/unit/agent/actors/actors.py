@@ -13,7 +13,7 @@ BOX: Final = Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.flo
 DDQN: Final = ActorPlan(policy=None, critic="q_values")
 TD3: Final = ActorPlan(policy="deterministic", critic="q_action", num_critics=2, target_policy=True)
 SAC: Final = ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2)
-MPO: Final = ActorPlan(policy="gaussian", critic="q_action", num_critics=2, target_policy=True)
+MPO: Final = ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2, target_policy=True)
 SAC_DISCRETE: Final = ActorPlan(policy="categorical", critic="q_values", num_critics=2)
 PPO_BOX: Final = ActorPlan(policy="gaussian", critic="value", target_critics=False)
 PPO_CHOICE: Final = ActorPlan(policy="categorical", critic="value", target_critics=False)

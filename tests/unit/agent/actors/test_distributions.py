@@ -94,11 +94,6 @@ def test_gradients_pass_through_continuous_draws() -> None:
     assert std.grad.ne(0).all()
 
 
-def test_a_squashed_gaussian_has_no_entropy() -> None:
-    with pytest.raises(NotImplementedError, match="log_prob"):
-        SquashedGaussian(MEAN, STD).entropy()
-
-
 def test_categorical_against_torch() -> None:
     ours, theirs = Categorical(LOGITS), reference.Categorical(logits=LOGITS)
     for choice in range(3):

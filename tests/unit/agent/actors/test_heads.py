@@ -14,12 +14,9 @@ FEATURES, ROWS = 3, 200
 BOX = Box(-1, 1, (2, 2))
 
 
-def _head(kind: Any, space: Any, *, bounded: bool = True) -> Any:
-    return head_class(kind, space, bounded=bounded)(FEATURES, space, ActorConfig(hidden_sizes=(8,)))
-
-
-def _distribution(kind: Any, space: Any, *, bounded: bool = True, scale: float = 1.0) -> Any:
-    return _head(kind, space, bounded=bounded)(scale * torch.randn(ROWS, FEATURES))
+def _distribution(kind: Any, space: Any, *, scale: float = 1.0) -> Any:
+    head = head_class(kind, space)(FEATURES, space, ActorConfig(hidden_sizes=(8,)))
+    return head(scale * torch.randn(ROWS, FEATURES))
 
 
 @pytest.mark.parametrize(
@@ -44,21 +41,10 @@ def test_squashed_actions_stay_in_policy_units(kind: str) -> None:
     assert _distribution(kind, BOX, scale=100.0).sample(Generator()).abs().max() <= 1
 
 
-def test_a_bounded_gaussian_keeps_its_mean_in_policy_units() -> None:
-    bounded, free = (_distribution("gaussian", BOX, bounded=bounded, scale=100.0) for bounded in (True, False))
-    assert bounded.mean.abs().max() <= 1
-    assert free.mean.abs().max() > 1
-
-
-def test_a_bounded_gaussian_has_a_deviation_per_state_that_is_positive() -> None:
-    std = _distribution("gaussian", BOX, scale=1e4).std
-    assert std.shape == (ROWS, 4)
-    assert std.min() >= 1e-4
-    assert std.std() > 0
-
-
-def test_a_free_gaussian_begins_with_a_deviation_of_1_in_every_state() -> None:
-    assert torch.equal(_distribution("gaussian", BOX, bounded=False).std, torch.ones(4))
+def test_a_gaussian_begins_with_a_deviation_of_1_in_every_state() -> None:
+    gaussian = _distribution("gaussian", BOX, scale=100.0)
+    assert torch.equal(gaussian.std, torch.ones(4))
+    assert gaussian.mean.abs().max() > 1
 
 
 def test_a_squashed_gaussians_deviation_is_limited() -> None:
@@ -80,9 +66,9 @@ def test_several_choices_never_take_an_action_that_a_choice_lacks(counts: list[i
 @pytest.mark.parametrize("kind", ["deterministic", "squashed_gaussian", "gaussian"])
 def test_a_continuous_policy_needs_a_box(kind: Any) -> None:
     with pytest.raises(ConfigError, match=r"cannot act in Discrete\(2\); it needs Box"):
-        head_class(kind, Discrete(2), bounded=True)
+        head_class(kind, Discrete(2))
 
 
 def test_a_categorical_policy_needs_choices() -> None:
     with pytest.raises(ConfigError, match=r"cannot act in Box.* it needs Discrete"):
-        head_class("categorical", BOX, bounded=False)
+        head_class("categorical", BOX)

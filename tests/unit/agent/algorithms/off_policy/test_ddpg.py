@@ -71,8 +71,9 @@ def test_noise_can_be_changed_and_switched_off() -> None:
     mode, *_ = agent.algo.acting_step(obs, rhs, done, deterministic=True)
     agent.algo.update_algorithm_parameter("noise_std", 0.02)
     assert (agent.algo.acting_step(obs, rhs, done)[0] - mode).std().item() == pytest.approx(0.02, rel=0.1)
-    agent.algo.update_algorithm_parameter("noise", "none")
-    assert torch.equal(agent.algo.acting_step(obs, rhs, done)[0], mode)
+    for silence in ("none", None):
+        agent.algo.update_algorithm_parameter("noise", silence)
+        assert torch.equal(agent.algo.acting_step(obs, rhs, done)[0], mode)
 
 
 def test_unknown_noise_is_refused() -> None:
