@@ -1,6 +1,7 @@
-"""What it takes to go on with a training: weights, optimisers, counters, generators and replay."""
+"""What it takes to go on with a training: weights, optimisers, counters, generators, parameters and replay."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +10,9 @@ from recollect.runs.directory import RunDirectory
 
 _SCHEME: Final = "scheme"
 _ELAPSED_S: Final = "elapsed_s"
+_CHANGES: Final = "changed_parameters"
+_OF_ALGORITHM: Final = "algorithm"
+_OF_STORAGE: Final = "storage"
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,7 +38,7 @@ class Saves:
         """
         if self._with_storage and with_storage:
             scheme.save_storage(self._run.storage_folder)
-        state = {_SCHEME: scheme.state(), _ELAPSED_S: elapsed_s}
+        state = {_SCHEME: scheme.state(), _ELAPSED_S: elapsed_s, _CHANGES: _changes(scheme)}
         path = self._run.checkpoints.write(scheme.actor, state, scheme.num_steps)
         _LOG.info("checkpoint %s", path)
         return path
@@ -43,9 +47,24 @@ class Saves:
         """Put the newest checkpoint into a scheme and return the seconds that its training took.
 
         The environments begin new episodes. Without a saved replay, learning goes on once the storage
-        has seen `start_steps` new steps.
+        has seen `start_steps` new steps. Parameters that were changed while running are changed again.
         """
         state = read_checkpoint(self._run.checkpoints.newest(), scheme.actor)
+        _change_again(scheme, state.get(_CHANGES, {}))
         scheme.load_state(state[_SCHEME])
         scheme.load_storage(self._run.storage_folder)
         return float(state[_ELAPSED_S])
+
+
+def _changes(scheme: Any) -> dict[str, dict[str, Any]]:
+    """Parameters that were changed while running; parts that do not tell go on as their config says."""
+    parts = {_OF_ALGORITHM: scheme.algo, _OF_STORAGE: scheme.storage}
+    return {name: dict(getattr(part, "changed_parameters", {})) for name, part in parts.items()}
+
+
+def _change_again(scheme: Any, changes: Mapping[str, Mapping[str, Any]]) -> None:
+    # The algorithm's come last: it owns gamma, which can be changed through the storage too.
+    for name, value in changes.get(_OF_STORAGE, {}).items():
+        scheme.update_storage_parameter(name, value)
+    for name, value in changes.get(_OF_ALGORITHM, {}).items():
+        scheme.update_algorithm_parameter(name, value)

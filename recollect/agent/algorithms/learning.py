@@ -64,6 +64,8 @@ class LearningAlgorithm(Algorithm):
     num_collectors, num_learners : int
         Workers that collect what one stage learns from, and those whose gradients make one update together:
         both multiply the steps of a run between updates.
+    changed_parameters : dict
+        Values of the options that were changed while running.
     generator : torch.Generator
         Source of chance in learning. Acting draws from the actor's, so that learning is the same whether it
         is done beside the acting or in another process.
@@ -96,6 +98,7 @@ class LearningAlgorithm(Algorithm):
         self.num_acted = 0
         self.num_collectors = 1
         self.num_learners = 1
+        self.changed_parameters: dict[str, Any] = {}
 
     @classmethod
     def create_factory(cls, **options: Any) -> AlgorithmFactory:
@@ -188,6 +191,7 @@ class LearningAlgorithm(Algorithm):
             )
             return
         self.config = replace(self.config, **{parameter_name: new_parameter_value})
+        self.changed_parameters[parameter_name] = new_parameter_value
         self._configure()
 
     def state(self) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class LaneStorage(Storage):
     ----------
     max_size, size, step : int
         Capacity, steps stored and write position along the time axis.
+    changed_parameters : dict
+        Values of the parameters that were changed while running.
     """
 
     # Columns of a batch that come from its draw.
@@ -68,6 +70,7 @@ class LaneStorage(Storage):
         self._on_cpu = self.device.type == "cpu"
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
+        self.changed_parameters: dict[str, Any] = {}
         self._rng = np.random.default_rng(seed)
         self._store = LaneStore(
             size,
@@ -178,6 +181,7 @@ class LaneStorage(Storage):
             return
         with self._store.lock:
             setters[parameter_name](new_parameter_value)
+            self.changed_parameters[parameter_name] = new_parameter_value
 
     def _on_append(self) -> None:
         """Follow the cursors: parts that keep something for each slot bring it up to date."""
