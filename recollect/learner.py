@@ -22,6 +22,7 @@ from recollect.runs.writers import MetricWriter
 from recollect.scheme.collection.evaluation import Evaluation
 from recollect.scheme.collection.reports import worker_metrics
 from recollect.scheme.gradients.gradients import GradientsReport
+from recollect.scheme.gradients.records import gradient_worker_metrics
 from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)
@@ -269,9 +270,11 @@ def _of_gradients(report: GradientsReport) -> dict[str, float | None]:
         return {}
     return {
         metrics.GRADIENT_WORKERS: report.num_workers,
+        metrics.GRADIENT_WORKERS_ALIVE: sum(worker.is_alive for worker in report.reports),
         metrics.GRADIENT_RESTARTS: report.num_restarts,
         metrics.ASYNCHRONY: float(np.mean(report.lags)) if report.lags else None,
         metrics.ASYNCHRONY_MAX: max(report.lags, default=None),
+        **gradient_worker_metrics(report.reports),
     }
 
 

@@ -34,15 +34,18 @@ STORAGE_PREFIX: Final = "storage/"
 
 # Of remote workers that collect, all together and each by its gradient worker's and its own number.
 WORKERS: Final = "workers/number"
+WORKERS_ALIVE: Final = "workers/alive"
 WORKER_RESTARTS: Final = "workers/restarts"
 POLICY_LAG: Final = "workers/policy_lag"
 POLICY_LAG_MAX: Final = "workers/policy_lag_max"
 WORKER_BYTES_PER_S: Final = "workers/bytes_per_s"
 OF_WORKER_STEPS_PER_S: Final = "/steps_per_s"
 OF_WORKER: Final = re.compile(r"workers/\d+\.\d+/steps_per_s")
+OF_GRADIENT_WORKER: Final = re.compile(r"gradients/\d+/steps_per_s")
 
 # Of remote gradient workers; asynchrony is the number of updates between a gradient and its weights.
 GRADIENT_WORKERS: Final = "gradients/workers"
+GRADIENT_WORKERS_ALIVE: Final = "gradients/alive"
 GRADIENT_RESTARTS: Final = "gradients/restarts"
 ASYNCHRONY: Final = "gradients/asynchrony"
 ASYNCHRONY_MAX: Final = "gradients/asynchrony_max"

@@ -1,6 +1,7 @@
 """How a training goes, on the screen: a live display, or plain lines where there is no terminal."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +17,8 @@ _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _NUM_SPARKS: Final = 16
 _NUM_LOSSES: Final = 4
 _NUM_WORKERS: Final = 32
+# What workers of a kind are called before their number, and what their lag is called.
+_KINDS: Final = {"workers": ("", "policy_lag"), "gradients": ("grad ", "asynchrony")}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -23,7 +26,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 Metrics = Mapping[str, float]
 
 
-class Progress:
+class Progress(ABC):
     """Shows how a training goes; use as a context, and call `update` after each update stage.
 
     Parameters
@@ -46,6 +49,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
+    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -62,9 +66,9 @@ class Progress:
             self._returns.append(found[metrics.TRAIN_RETURN])
         self._show(found)
 
+    @abstractmethod
     def _show(self, found: Metrics) -> None:
         """Put metrics on the screen."""
-        raise NotImplementedError
 
 
 class LiveProgress(Progress):
@@ -101,6 +105,10 @@ class PlainProgress(Progress):
     def __init__(self, target_steps: int, console: Console) -> None:
         super().__init__(target_steps, console, _SECONDS_BETWEEN_LINES)
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
     def _show(self, found: Metrics) -> None:
         parts = (
             steps_line(found, self.target_steps, bar=False),
@@ -120,10 +128,12 @@ def steps_line(found: Metrics, target_steps: int, *, bar: bool = True) -> str:
     """How far the training has come, and when it will be there."""
     num_steps, rate = found[metrics.STEPS], found[metrics.STEPS_PER_S]
     share = min(num_steps / target_steps, 1.0)
-    parts = [f"{share:4.0%}  {num_steps:,.0f}/{target_steps:,} steps", f"{rate:,.0f} steps/s"]
+    parts = [f"{share:4.0%}  {num_steps:,.0f}/{target_steps:,} steps"]
     if bar:
         num_full = int(share * _BAR_WIDTH)
         parts[0] = "█" * num_full + "░" * (_BAR_WIDTH - num_full) + parts[0].rjust(len(parts[0]) + 1)
+    if rate > 0:
+        parts.append(f"{rate:,.0f} steps/s")
     if rate > 0 and share < 1:
         parts.append(f"ETA {duration((target_steps - num_steps) / rate)}")
     return "   ".join(parts)
@@ -139,7 +149,8 @@ def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = Tru
         parts.append(f"evaluation {number(found[metrics.EVAL_RETURN])}")
     if metrics.EVAL_SUCCESS in found:
         parts.append(f"success {found[metrics.EVAL_SUCCESS]:.0%}")
-    parts.append(f"updates/s {found[metrics.UPDATES_PER_S]:,.0f}")
+    if found[metrics.UPDATES_PER_S] > 0:
+        parts.append(f"updates/s {found[metrics.UPDATES_PER_S]:,.0f}")
     fill = f"{found[metrics.STORAGE_SIZE]:,.0f}/{found[metrics.STORAGE_CAPACITY]:,.0f}"
     parts.append(f"replay {fill} ({num_bytes(found[metrics.STORAGE_BYTES])})")
     return "   ".join(parts)
@@ -148,7 +159,7 @@ def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = Tru
 def losses_line(found: Metrics) -> str:
     """The first few numbers that the algorithm reports of its updates."""
     names = [name for name in found if name.startswith(metrics.ALGORITHM_PREFIX)][:_NUM_LOSSES]
-    return "   ".join(f"{name.removeprefix(metrics.ALGORITHM_PREFIX)} {found[name]:.3g}" for name in names)
+    return "   ".join(f"{name.removeprefix(metrics.ALGORITHM_PREFIX)} {_short(found[name])}" for name in names)
 
 
 def workers_line(found: Metrics) -> str:
@@ -156,9 +167,11 @@ def workers_line(found: Metrics) -> str:
     parts = []
     if metrics.WORKERS in found:
         lag = f"policy lag {found[metrics.POLICY_LAG]:.1f} (max {found[metrics.POLICY_LAG_MAX]:.0f})"
-        parts += [f"workers {found[metrics.WORKERS]:.0f}", f"{found[metrics.STEPS_PER_S]:,.0f} steps/s", lag]
+        alive = f"workers {found[metrics.WORKERS_ALIVE]:.0f}/{found[metrics.WORKERS]:.0f}"
+        parts += [alive, f"{found[metrics.STEPS_PER_S]:,.0f} steps/s", lag]
     if metrics.GRADIENT_WORKERS in found:
-        parts.append(f"gradient workers {found[metrics.GRADIENT_WORKERS]:.0f}")
+        alive = f"{found[metrics.GRADIENT_WORKERS_ALIVE]:.0f}/{found[metrics.GRADIENT_WORKERS]:.0f}"
+        parts.append(f"gradient workers {alive}")
     if metrics.ASYNCHRONY in found:
         parts.append(f"asynchrony {found[metrics.ASYNCHRONY]:.1f} (max {found[metrics.ASYNCHRONY_MAX]:.0f})")
     if parts:
@@ -170,17 +183,22 @@ def workers_line(found: Metrics) -> str:
 
 
 def worker_lines(found: Metrics) -> list[str]:
-    """How each remote worker that collects fares, the first few of them."""
-    names = [name.removesuffix(metrics.OF_WORKER_STEPS_PER_S) for name in found if metrics.OF_WORKER.match(name)]
+    """How each remote worker fares, those that collect and those that compute gradients; the first few of them."""
+    patterns = (metrics.OF_WORKER, metrics.OF_GRADIENT_WORKER)
+    rates = [name for pattern in patterns for name in found if pattern.match(name)]
+    names = [name.removesuffix(metrics.OF_WORKER_STEPS_PER_S) for name in rates]
     lines = [_worker_line(found, name) for name in names[:_NUM_WORKERS]]
     return lines if len(names) == len(lines) else [*lines, f"… and {len(names) - len(lines)} more"]
 
 
 def _worker_line(found: Metrics, name: str) -> str:
-    rate, lag = found[f"{name}/steps_per_s"], found[f"{name}/policy_lag"]
+    kind, _, place = name.rpartition("/")
+    title, name_of_lag = _KINDS[kind]
+    rate, lag = found[f"{name}/steps_per_s"], found[f"{name}/{name_of_lag}"]
     restarts, sent = found[f"{name}/restarts"], found[f"{name}/bytes_per_s"]
-    title = name.rpartition("/")[2]
-    return f"{title:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}   restarts {restarts:2.0f}   {num_bytes(sent):>9}/s"
+    return (
+        f"{title + place:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}   restarts {restarts:2.0f}   {num_bytes(sent):>9}/s"
+    )
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -196,6 +214,11 @@ def number(value: float) -> str:
     """A number as people write it: −1,240 or 0.85."""
     text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
     return text.replace("-", "−")
+
+
+def _short(value: float) -> str:
+    text = f"{value:.3g}"
+    return "−" + text[1:] if text.startswith("-") else text
 
 
 def duration(seconds: float) -> str:

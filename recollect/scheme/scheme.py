@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from recollect.scheme.base import engine
+from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
@@ -24,7 +25,7 @@ from recollect.scheme.updates.u_worker import UWorker
 Factory = Callable[..., Any]
 
 
-class Scheme:
+class Scheme(SharedComponents):
     """The workers of a training: those that collect, those that compute gradients, and one that applies them.
 
     By default there is one of each, all in this process. Each kind can run elsewhere, on Ray, and the agent is
@@ -97,32 +98,13 @@ class Scheme:
         except BaseException:
             self._leave()
             raise
+        self.col_worker = self.gradients.col_worker
         self.update_worker = _update_worker(self.gradients)
-
-    @property
-    def col_worker(self) -> Any:
-        """The worker in this process that collects, or stands for those that do, and that evaluates."""
-        return self.gradients.col_worker
 
     @property
     def grad_worker(self) -> Any:
         """The worker in this process that computes gradients; None if all of them are elsewhere."""
         return self.gradients.worker if isinstance(self.gradients, LocalGradients) else None
-
-    @property
-    def actor(self) -> Any:
-        """The actor that learns."""
-        return self.col_worker.actor
-
-    @property
-    def algo(self) -> Any:
-        """The algorithm."""
-        return self.col_worker.algo
-
-    @property
-    def storage(self) -> Any:
-        """The storage that batches come from; gradient workers elsewhere have their own."""
-        return self.col_worker.storage
 
     @property
     def num_envs(self) -> int:

@@ -25,12 +25,8 @@ class AsyncCollection(RemoteCollection):
 
     Parameters
     ----------
-    worker : CWorker
-        The learner's worker.
-    workers : WorkerSet
-        Those that collect.
-    num_parents : int
-        Collections like this one that a run has.
+    worker, workers, num_parents
+        As in `RemoteCollection`.
     max_policy_lag : int, optional
         Most versions that the policy of a slice may be behind.
     """

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.envs.step import Step
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.absent_envs import AbsentEnvs
+from recollect.scheme.collection.acting import Acting
 from recollect.scheme.collection.codec import pack
 from recollect.scheme.collection.components import REPLACEMENTS
-from recollect.scheme.collection.episodes import EpisodeHistory, EpisodeLog
+from recollect.scheme.collection.episodes import EpisodeHistory
 from recollect.scheme.collection.evaluation import Evaluation, evaluate
 from recollect.scheme.collection.slices import Slice, SliceRecorder, expand
 from recollect.scheme.weights import unpack_weights
@@ -113,12 +113,9 @@ class CWorker(Worker):
         self.obs: Any = None
         self.rhs: Any = None
         self.done: Any = None
-        self._heard: set[str] = set()
-        self._is_mid_step = False
+        self._acting = Acting(self)
         self._version: int | None = None
         self._num_recorded = 0
-        self._has_joined = False
-        self._num_steps_elsewhere = 0
         self.algo_factory = algo_factory
         self.train_envs_factory = train_envs_factory
         self.envs_train = self.make_envs(train_envs_factory)
@@ -205,29 +202,19 @@ class CWorker(Worker):
             Mean return of recent episodes, NaN before the first one ends.
         """
         begin = time.perf_counter()
-        self._take_steps(self.storage, self.update_every if num_steps is None else num_steps, listen_to)
+        self._acting.take_steps(self.storage, self.update_every if num_steps is None else num_steps, listen_to)
         return time.perf_counter() - begin, self.episodes.mean_return
 
     def hear(self, word: str) -> None:
         """Take in a word from outside; a collection that listens to it ends early."""
-        self._heard.add(word)
+        self._acting.hear(word)
 
     def follow_run(self, num_run_steps: int) -> None:
         """Take into account what other workers have collected: random steps and schedules are those of the run.
 
         A worker that joins a run on its way does not begin with what was seen at the beginning.
         """
-        if not self._has_joined and num_run_steps:
-            self.envs_train.reseed(num_run_steps)
-            self._seed_actor(self.actor, num_run_steps)
-            self.begin_episodes()
-        self._has_joined = True
-        before = max(0, self.num_steps + self._num_steps_elsewhere - self.algo.start_steps)
-        # What this worker has sent may not have been counted yet.
-        self._num_steps_elsewhere = max(self._num_steps_elsewhere, num_run_steps - self.num_steps)
-        after = max(0, self.num_steps + self._num_steps_elsewhere - self.algo.start_steps)
-        if after > before:
-            self.algo.num_acted += after - before
+        self._acting.follow_run(num_run_steps)
 
     def evaluate(self) -> float:
         """Test the present actor, without exploration, and return the mean return; see `last_evaluation`."""
@@ -271,7 +258,7 @@ class CWorker(Worker):
         """Create an actor; every worker's explores in its own way, the first one's as the factory says."""
         actor = factory(self.device)
         if self.index_worker or self.index_parent:
-            self._seed_actor(actor)
+            self.seed_actor(actor)
         return actor
 
     def make_envs(self, factory: Factory | None, *mode: str) -> Any:
@@ -281,13 +268,15 @@ class CWorker(Worker):
         place = (self.device, self.index_worker, self.index_parent, *mode)
         return factory(*place) if self.collects or mode else AbsentEnvs.of(factory, *place)
 
+    def seed_actor(self, actor: Any, *numbers: int) -> None:
+        """Let an actor explore in a way of this worker's own."""
+        entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker, *numbers]
+        actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+
     def begin_episodes(self) -> None:
         """Begin an episode in every train environment, if they are here."""
-        if not self.collects:
-            return
-        self.obs, self.rhs, self.done = self.actor.actor_initial_states(self.envs_train.reset())
-        self._log = EpisodeLog(self.envs_train.num_envs)
-        self._is_mid_step = False
+        if self.collects:
+            self._acting.begin_episodes()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of the collection, apart from the components."""
@@ -310,7 +299,7 @@ class CWorker(Worker):
     def _collect_into(self, recorder: SliceRecorder, listen_to: Collection[str]) -> Info:
         """Collect for one update stage, and say what else there is to know of it."""
         num_before, begin = self.num_steps, time.perf_counter()
-        self._take_steps(recorder, self.update_every, listen_to)
+        self._acting.take_steps(recorder, self.update_every, listen_to)
         elapsed_s = time.perf_counter() - begin
         episodes = self.episodes.take_new()
         return {
@@ -322,82 +311,3 @@ class CWorker(Worker):
             ENDED: episodes,
             ENV_FAILURES: self.envs_train.num_failures,
         }
-
-    def _begin_anew(self) -> None:
-        """Replace the train environments after a step was interrupted: nobody knows how far it came."""
-        assert self.train_envs_factory is not None
-        self.replace_agent_component("envs_train", self.train_envs_factory)
-        self.envs_train.reseed(self.num_steps)
-        self.begin_episodes()
-
-    def _seed_actor(self, actor: Any, *numbers: int) -> None:
-        entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker, *numbers]
-        actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
-
-    def _take_steps(self, into: Any, num_steps: int, listen_to: Collection[str]) -> None:
-        """Take `num_steps` steps, or fewer if a word is heard that ends it."""
-        if self.envs_train is None:
-            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
-        if self._is_mid_step:
-            self._begin_anew()
-        for number in range(num_steps):
-            if self._heard and number >= self.fraction_samples * num_steps and self._heard.intersection(listen_to):
-                break
-            self._take_step(into)
-        self._heard.clear()
-        self.iter += 1
-
-    def _take_step(self, into: Any) -> None:
-        """Act once in every train environment, and put what happened into a storage or recorder."""
-        self._is_mid_step = True
-        action, clipped_action, rhs, other = self._act()
-        step = self.envs_train.step(clipped_action)
-        ended = step.terminated | step.truncated
-        into.insert_transition(self._sample(step, ended, action, other))
-        self.actor.observe(self.obs, step.reward, ended, self.algo.gamma)
-        self._count(step, ended, into)
-        self.obs, self.rhs = step.obs, rhs
-        self.done = torch.from_numpy(step.begins.astype(np.float32)).to(self.device)
-        self._is_mid_step = False
-        self.tick()
-
-    def _act(self) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Choose actions: the algorithm's, or random ones at the very beginning."""
-        is_random = self.num_steps + self._num_steps_elsewhere < self.algo.start_steps
-        rhs, other = self.rhs, {}
-        if not is_random or self.actor.is_recurrent:
-            action, clipped_action, rhs, other = self.algo.acting_step(self.obs, self.rhs, self.done)
-        if is_random:
-            action = self.actor.random_actions(self.envs_train.num_envs)
-            clipped_action = self.actor.to_env(action)
-        return action, clipped_action, rhs, other
-
-    def _sample(self, step: Step, ended: np.ndarray, action: Any, other: Mapping[str, Any]) -> dict[str, Any]:
-        """What the storage takes of one step, `[num_envs, ...]` by key."""
-        sample = {
-            keys.OBS: self.obs,
-            keys.DONE: self.done,
-            keys.ACTION: action,
-            keys.REWARD: step.reward,
-            keys.NEXT_OBS: step.next_obs,
-            keys.NEXT_DONE: ended,
-            keys.NEXT_TERMINATED: step.terminated,
-        }
-        if self.actor.is_recurrent:
-            sample[keys.RHS] = self.rhs
-        if other:
-            sample |= {key: value for key, value in other.items() if key in self.storage.storage_tensors}
-        if step.skip is not None:
-            sample[keys.SKIP] = step.skip
-        if step.cut.any():
-            sample[keys.CUT] = step.cut
-        return sample
-
-    def _count(self, step: Step, ended: np.ndarray, into: Any) -> None:
-        num_skipped = 0 if step.skip is None else int(np.count_nonzero(step.skip))
-        self.num_steps += len(ended) - num_skipped
-        episodes = self._log.follow(step, ended)
-        if episodes:
-            self.episodes.add(episodes)
-            if hasattr(into, "handle_end_of_episode"):
-                into.handle_end_of_episode()

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from recollect.agent.envs.infos import IS_SUCCESS
 from recollect.agent.envs.step import Step
+from recollect.keys import IS_SUCCESS
 
 NUM_RECENT_EPISODES: Final = 20
 

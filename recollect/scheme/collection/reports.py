@@ -60,6 +60,8 @@ class WorkerReport:
         Seconds spent on compression.
     env_failures : int
         Environments that failed and were built anew.
+    is_alive : bool
+        Whether anything has come from it since it was built, or built anew.
     """
 
     index_parent: int
@@ -73,6 +75,7 @@ class WorkerReport:
     bytes_per_s: float = 0.0
     codec_s: float = 0.0
     env_failures: int = 0
+    is_alive: bool = True
 
 
 class Receipt(NamedTuple):
@@ -104,6 +107,7 @@ class WorkerRecord:
         self._codec_s = 0.0
         # Of earlier lives, and of the present one.
         self._env_failures = [0, 0]
+        self._is_alive = False
 
     def add(self, receipt: Receipt) -> None:
         """Note a slice."""
@@ -113,10 +117,12 @@ class WorkerRecord:
         self._num_bytes += receipt.num_bytes
         self._codec_s += receipt.codec_s
         self._env_failures[1] = receipt.env_failures
+        self._is_alive = True
 
     def begin_life(self) -> None:
-        """Note that the worker was built anew."""
+        """Note that the worker is built anew."""
         self._env_failures = [sum(self._env_failures), 0]
+        self._is_alive = False
 
     def report(self, restarts: int) -> WorkerReport:
         """Sum up."""
@@ -134,6 +140,7 @@ class WorkerRecord:
             bytes_per_s=sum(receipt.num_bytes for receipt in self._recent) / span_s if span_s else 0.0,
             codec_s=self._codec_s,
             env_failures=sum(self._env_failures),
+            is_alive=self._is_alive,
         )
 
 
@@ -144,6 +151,7 @@ def worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
     lags = [report.lag for report in reports]
     found: dict[str, float] = {
         f"{_WORKERS}/number": len(reports),
+        f"{_WORKERS}/alive": sum(report.is_alive for report in reports),
         f"{_WORKERS}/restarts": sum(report.restarts for report in reports),
         f"{_WORKERS}/policy_lag": sum(lags) / len(lags),
         f"{_WORKERS}/policy_lag_max": max(report.max_lag for report in reports),

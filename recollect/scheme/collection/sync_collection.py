@@ -21,12 +21,8 @@ class SyncCollection(RemoteCollection):
 
     Parameters
     ----------
-    worker : CWorker
-        The learner's worker.
-    workers : WorkerSet
-        Those that collect.
-    num_parents : int
-        Collections like this one that a run has.
+    worker, workers, num_parents
+        As in `RemoteCollection`.
     fraction_workers : float
         Share of workers that must have finished before the others are told to stop.
     """

@@ -21,10 +21,8 @@ class AsyncGradients(RemoteGradients):
 
     Parameters
     ----------
-    col_worker : CWorker
-        Has the actor and the algorithm that learn, and evaluates.
-    workers : GWorkerSet
-        The workers.
+    col_worker, workers
+        As in `RemoteGradients`.
     max_lag : int, optional
         Most updates between a gradient and its weights; at least the number of workers less one.
     """

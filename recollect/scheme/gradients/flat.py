@@ -39,6 +39,11 @@ class FlatGradients:
         self._sizes = [parameter.numel() for parameter in parameters]
         self.num_values = sum(self._sizes) + len(self._sizes)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.num_values * torch.float32.itemsize
+
     def pack(self, gradients: Gradients | None) -> Tensor:
         """Put gradients into a row of float32 `[num_values]`; zeros where there are none at all."""
         if gradients is None:

@@ -1,5 +1,6 @@
 """`GWorker`: turns what was collected into gradients."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +11,16 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
-from recollect.errors import NotFiniteError
+from recollect.errors import NotFiniteError, SchemaError, StorageError
+from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.learned import Learned, put_learned, put_state
 from recollect.scheme.gradients.moments import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.limiter import ReplayRatio
+
+_LOG = logging.getLogger(__name__)
 
 Info = dict[str, Any]
 Factory = Callable[..., Any]
@@ -53,13 +57,24 @@ class GradientReply:
 
 @dataclass(frozen=True)
 class Revival:
-    """Where a worker goes on from: what was learned, see `take_state`, and how its collection stood."""
+    """Where a worker goes on from.
+
+    Attributes
+    ----------
+    learned : dict
+        What was learned, see `take_state`.
+    collection : dict
+        How its collection stood.
+    storage : Path or None
+        Folder that its storage was last written to, if it was.
+    """
 
     learned: dict[str, Any]
     collection: dict[str, Any]
+    storage: Path | None = None
 
 
-class GWorker(Worker):
+class GWorker(SharedComponents, Worker):
     """Worker that draws batches and computes gradients.
 
     It shares actor, algorithm and storage with its local worker of the collection: nothing is copied.
@@ -110,16 +125,6 @@ class GWorker(Worker):
         self._num_computed = 0
         self._seen: Sums = {}
         self._snapshots: dict[Path, StorageSnapshot] = {}
-
-    @property
-    def algo(self) -> Any:
-        """The algorithm."""
-        return self.col_worker.algo
-
-    @property
-    def storage(self) -> Any:
-        """The storage."""
-        return self.col_worker.storage
 
     def collect(self) -> float:
         """Have the data of one update stage collected; returns the seconds that it took.
@@ -197,6 +202,8 @@ class GWorker(Worker):
         put_state(self.algo, revival.learned, with_chance=False)
         self.col_worker.load_state(revival.collection)
         self._stage = None
+        if revival.storage is not None:
+            self._recover_storage(revival.storage)
 
     def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
@@ -235,6 +242,15 @@ class GWorker(Worker):
     def stop(self) -> None:
         """Stop the workers that collect."""
         self.col_workers.stop()
+
+    def _recover_storage(self, folder: Path) -> None:
+        """Fill the storage from a folder; the run goes on without what cannot be read."""
+        try:
+            self.load_storage(folder)
+        except (OSError, SchemaError, StorageError) as error:
+            _LOG.warning("gradient worker %d begins with an empty storage: %s", self.index_worker, error)
+            self.storage.reset()
+            self.col_worker.num_steps_lost = self.col_worker.num_steps
 
     def _snapshot_in(self, folder: Path) -> StorageSnapshot:
         return self._snapshots.setdefault(folder, StorageSnapshot(folder))

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.agent.algorithms.base import Gradients as Values
+from recollect.scheme.base.shared import SharedComponents
+from recollect.scheme.collection.reports import WorkerReport
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.status import GradientStatus
 
@@ -21,7 +23,7 @@ class Gradient(NamedTuple):
 
 
 class GradientsReport(NamedTuple):
-    """What is known of remote gradient workers: how many, restarts, and how far behind recent gradients were.
+    """What is known of remote gradient workers: how many, restarts, how far behind recent gradients were, and each.
 
     The lag of a gradient is the number of updates that were applied since its weights were sent.
     """
@@ -29,23 +31,11 @@ class GradientsReport(NamedTuple):
     num_workers: int = 0
     num_restarts: int = 0
     lags: tuple[int, ...] = ()
+    reports: tuple[WorkerReport, ...] = ()
 
 
-class Gradients(ABC):
-    """Gradient workers, here or elsewhere, as the one sees them who applies updates.
-
-    Attributes
-    ----------
-    col_worker : CWorker
-        The worker in this process that has the actor and the algorithm that learn, and that evaluates.
-    """
-
-    col_worker: Any
-
-    @property
-    def algo(self) -> Any:
-        """The algorithm that updates are applied to."""
-        return self.col_worker.algo
+class Gradients(SharedComponents, ABC):
+    """Gradient workers, here or elsewhere, as the one sees them who applies updates."""
 
     @property
     @abstractmethod

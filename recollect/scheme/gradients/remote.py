@@ -17,6 +17,7 @@ from recollect.scheme.gradients.g_worker import GradientReply, Revival
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient, Gradients, GradientsReport
 from recollect.scheme.gradients.learned import take_learned, take_state
+from recollect.scheme.gradients.records import GradientRecords
 from recollect.scheme.gradients.status import GradientStatus, merge
 
 Factory = Callable[..., Any]
@@ -27,8 +28,8 @@ _WORKERS: Final = "workers"
 class RemoteGradients(Gradients):
     """Gradients of workers in other processes, each with a storage and a collection of its own.
 
-    A worker that dies is built anew and goes on from the present weights and its own counters; only what
-    it had stored is lost with it.
+    A worker that dies is built anew and goes on from the present weights, its own counters, and what its storage
+    held when it was last saved; only what it has stored since is lost with it.
 
     Parameters
     ----------
@@ -47,6 +48,8 @@ class RemoteGradients(Gradients):
         self._published: Any = None
         self._num_col_changes = 0
         self._num_learners = workers.num_workers
+        self._records = GradientRecords(workers.indices)
+        self._saved_in: Path | None = None
 
     @property
     def offending_batch(self) -> dict[str, Any] | None:
@@ -63,7 +66,8 @@ class RemoteGradients(Gradients):
         return merge([self._status_of(index) for index in self.workers.indices])
 
     def report(self) -> GradientsReport:
-        return GradientsReport(self.workers.num_workers, self.workers.num_restarts)
+        reports = self._records.reports(self.workers.restarts)
+        return GradientsReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
 
     def state(self) -> dict[str, Any]:
         collections = [self._status_of(index).collection for index in self.workers.indices]
@@ -80,10 +84,12 @@ class RemoteGradients(Gradients):
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
         self._have_all("save_storage", lambda index: (_folder_of(folder, index),))
+        self._saved_in = folder
         self._ask_statuses()
 
     def load_storage(self, folder: Path) -> None:
         self._have_all("load_storage", lambda index: (_folder_of(folder, index),))
+        self._saved_in = folder
         self._ask_statuses()
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
@@ -96,6 +102,8 @@ class RemoteGradients(Gradients):
 
     def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
         self._forget()
+        if component_name == "storage":
+            self._saved_in = None
         self.col_worker.replace_agent_component(component_name, new_component_factory)
         self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
 
@@ -129,8 +137,15 @@ class RemoteGradients(Gradients):
             actor = self.algo.actor
             moments.put_sums(actor, moments.add(moments.take_sums(actor), [reply.gains]))
             self._published = None
-        if reply.status is not None:
-            self._statuses[index] = reply.status
+        lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
+        self._hear(index, reply.status, lag, num_bytes)
+
+    def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
+        """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
+        num_before = self._status_of(index).num_steps
+        if status is not None and status.num_steps >= num_before:
+            self._statuses[index] = status
+        self._records.add(index, self._status_of(index).num_steps - num_before, lag, num_bytes)
 
     def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
         """The mean of gradients, and of the numbers on them; None if there are none."""
@@ -145,9 +160,11 @@ class RemoteGradients(Gradients):
         return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
 
     def _revival(self, index: int) -> Revival:
-        """Where the successor of a worker goes on from; what the old one stored is lost."""
+        """Where the successor of a worker goes on from; what the old one stored and did not save is lost."""
         collection = self._status_of(index).collection
-        return Revival(take_state(self.algo), {**collection, "num_steps_lost": collection["num_steps"]})
+        if self._saved_in is None:
+            return Revival(take_state(self.algo), {**collection, "num_steps_lost": collection["num_steps"]})
+        return Revival(take_state(self.algo), collection, _folder_of(self._saved_in, index))
 
     def _status_of(self, index: int) -> GradientStatus:
         """What was last heard of a worker; nothing is stored before the first time."""
@@ -168,7 +185,11 @@ class RemoteGradients(Gradients):
     def _lose(self, index: int) -> None:
         """Follow the end of a worker, and with it of what it had stored."""
         self._lost.add(index)
-        self._statuses[index] = replace(self._status_of(index), num_stored=0, num_bytes=0)
+        self._records.lose(index)
+        status = self._status_of(index)
+        # Its collectors go with it.
+        reports = tuple(replace(report, is_alive=False) for report in status.reports)
+        self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
 
     def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
         """Have every worker do something, and wait; a worker that dies of it goes on without."""

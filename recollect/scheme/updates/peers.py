@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from recollect.errors import NotFiniteError, WorkerError
 from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient
 from recollect.scheme.gradients.learned import put_learned, put_state, take_state
@@ -71,7 +72,8 @@ class PeerGradients(RemoteGradients):
         if report.failure is not None:
             self._offending_batch = report.batch
             raise NotFiniteError(f"{report.failure} (gradient worker {index})")
-        self._statuses[index] = report.status
+        num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
+        self._hear(index, report.status, 0, num_shared)
         if report.learned is not None:
             put_learned(self.algo, report.learned)
 

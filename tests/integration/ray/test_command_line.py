@@ -37,7 +37,7 @@ def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
     words = ("train", "ddqn", "CartPole-v1", "--preset", "none", "--steps", "100", "--name", "mine", *TINY, *WORKERS)
     out = recollect(words, capsys)
     assert "1 collector · 1 gradient worker" in out
-    assert "workers 1 · " in out
+    assert "workers 1/1 · " in out
     run = RunDirectory.open("runs/mine")
     row = read_rows(run.metrics_file)[-1]
     assert (row["workers/number"], row["gradients/workers"]) == ("1", "1")

@@ -14,6 +14,7 @@ from recollect.errors import NotFiniteError
 from recollect.learner import Learner
 from recollect.runs import metrics
 from recollect.scheme import Scheme
+from recollect.scheme.gradients.status import GradientStatus
 from tests.schemes import make_scheme
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -77,7 +78,7 @@ def test_decentralised_updates_are_the_central_ones() -> None:
     "cell",
     [
         pytest.param(SYNC, id="sync"),
-        pytest.param(ASYNC, id="async", marks=pytest.mark.long),
+        pytest.param(ASYNC, id="async"),
         pytest.param(DECENTRALISED, id="decentralised"),
     ],
 )
@@ -87,19 +88,39 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_counted_twice(cell: 
     try:
         for _ in range(3):
             learner.step()
-        for index in (0, 1):
-            num_steps, num_updates = learner.num_steps, learner.num_updates
+        for index, is_saved in ((0, False), (1, True)):
+            if is_saved:
+                learner.save_checkpoint()
+            num_steps, num_updates, num_stored = (
+                learner.num_steps,
+                learner.num_updates,
+                status(scheme, index).num_stored,
+            )
             kill(scheme, index)
-            for _ in range(4):
+            while not is_back(scheme, index):
                 learner.step()
                 assert num_steps <= learner.num_steps <= num_steps + 32
                 num_steps = learner.num_steps
             assert learner.num_updates > num_updates
+            assert (status(scheme, index).collection["num_steps_lost"] == 0) == is_saved
+            assert (status(scheme, index).num_stored > num_stored) == is_saved
         assert learner.get_metrics()[metrics.GRADIENT_RESTARTS] == 2
         assert scheme.algo.num_updates == learner.num_updates
         check_resumes(learner, cell, tmp_path)
     finally:
         learner.stop()
+
+
+def status(scheme: Scheme, index: int) -> GradientStatus:
+    """What was last heard of a worker."""
+    found: GradientStatus = scheme.gradients._statuses[index]  # type: ignore[attr-defined]
+    return found
+
+
+def is_back(scheme: Scheme, index: int) -> bool:
+    """Whether a worker that was killed has a successor that has collected."""
+    restarts = scheme.gradients.workers.restarts  # type: ignore[attr-defined]
+    return index in restarts and status(scheme, index).num_stored > 0
 
 
 def check_resumes(learner: Learner, cell: dict[str, Any], folder: Path) -> None:
@@ -118,9 +139,7 @@ def check_resumes(learner: Learner, cell: dict[str, Any], folder: Path) -> None:
         resumed.stop()
 
 
-@pytest.mark.parametrize(
-    "cell", [pytest.param(ASYNC, id="async"), pytest.param(DECENTRALISED, id="decentralised", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("cell", [pytest.param(ASYNC, id="async"), pytest.param(DECENTRALISED, id="decentralised")])
 def test_components_are_exchanged_on_all_workers(cell: dict[str, Any]) -> None:
     scheme = make_scheme("ddqn", "per", workers={**cell, **RESOURCES})
     learner = Learner(scheme, 10_000)

@@ -50,7 +50,7 @@ def test_the_line_of_steps() -> None:
 
 def test_a_line_before_anything_is_known_and_one_at_the_end() -> None:
     start = {**FOUND, metrics.STEPS: 0, metrics.STEPS_PER_S: 0.0}
-    assert progress.steps_line(start, 100, bar=False) == "  0%  0/100 steps   0 steps/s"
+    assert progress.steps_line(start, 100, bar=False) == "  0%  0/100 steps"
     assert "ETA" not in progress.steps_line({**FOUND, metrics.STEPS: 20_010}, 20_000)
 
 
@@ -60,10 +60,12 @@ def test_the_line_of_returns() -> None:
         "return −1,240 → −148 ▁▅█   evaluation −149   success 50%   updates/s 409   replay 14,200/1,000,000 (1.1 MB)"
     )
     assert progress.returns_line(FOUND, []).startswith("updates/s")
+    assert progress.returns_line({**FOUND, metrics.UPDATES_PER_S: 0.0}, []).startswith("replay")
 
 
 def test_the_line_of_losses() -> None:
     assert progress.losses_line(FOUND) == "loss_q 0.123"
+    assert progress.losses_line({"algorithm/entropy": -0.98765}) == "entropy −0.988"
     assert progress.losses_line({}) == ""
 
 
@@ -128,7 +130,8 @@ def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
 
 
 WORKERS = {
-    metrics.WORKERS: 2,
+    metrics.WORKERS: 3,
+    metrics.WORKERS_ALIVE: 2,
     metrics.WORKER_RESTARTS: 1,
     metrics.POLICY_LAG: 1.2,
     metrics.POLICY_LAG_MAX: 4,
@@ -146,10 +149,10 @@ WORKERS = {
 
 def test_workers_are_shown_all_together() -> None:
     found = {metrics.STEPS_PER_S: 3940.0, **WORKERS}
-    line = "workers 2 · 3,940 steps/s · policy lag 1.2 (max 4) · restarts 1 · 11.0 MB/s"
+    line = "workers 2/3 · 3,940 steps/s · policy lag 1.2 (max 4) · restarts 1 · 11.0 MB/s"
     assert progress.workers_line(found) == line
-    gradients = {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_RESTARTS: 3}
-    assert progress.workers_line(gradients) == "gradient workers 2 · restarts 3"
+    gradients = {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_WORKERS_ALIVE: 1, metrics.GRADIENT_RESTARTS: 3}
+    assert progress.workers_line(gradients) == "gradient workers 1/2 · restarts 3"
     gradients |= {metrics.ASYNCHRONY: 0.75, metrics.ASYNCHRONY_MAX: 3}
     assert "asynchrony 0.8 (max 3) · restarts 3" in progress.workers_line(gradients)
     assert progress.workers_line({metrics.STEPS_PER_S: 10.0}) == ""
@@ -159,6 +162,9 @@ def test_every_worker_has_a_line() -> None:
     lines = progress.worker_lines(WORKERS)
     assert [line.split()[0] for line in lines] == ["0.0", "1.3"]
     assert "2,440 steps/s   lag  1.4   restarts  1      5.0 MB/s" in lines[1]
+    gradients = {"steps_per_s": 70.0, "asynchrony": 0.5, "restarts": 2, "bytes_per_s": 1e6}
+    lines = progress.worker_lines(WORKERS | {f"gradients/7/{name}": value for name, value in gradients.items()})
+    assert lines[2].split() == ["grad", "7", "70", "steps/s", "lag", "0.5", "restarts", "2", "1.0", "MB/s"]
     many = {
         f"workers/0.{n}/{name}": 1.0
         for n in range(40)

@@ -30,7 +30,9 @@ def test_a_record_sums_up(now: list[float]) -> None:
 def test_failures_of_earlier_lives_count(now: list[float]) -> None:
     record = WorkerRecord(0, 0)
     record.add(Receipt(1, 1.0, 0, 1, 0.0, 3))
+    assert record.report(0).is_alive
     record.begin_life()
+    assert not record.report(1).is_alive
     record.add(Receipt(1, 1.0, 0, 1, 0.0, 2))
     assert record.report(1).env_failures == 5
 
@@ -42,6 +44,7 @@ def test_totals_and_single_workers(now: list[float]) -> None:
         record.add(Receipt(10, 1.0, number, 50, 0.5, 0))
     found = worker_metrics([record.report(number) for number, record in enumerate(records)])
     assert found["workers/number"] == 3
+    assert found["workers/alive"] == 2
     assert found["workers/restarts"] == 3
     assert found["workers/policy_lag_max"] == 1
     assert found["workers/bytes_per_s"] == 100

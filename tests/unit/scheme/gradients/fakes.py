@@ -18,7 +18,7 @@ class WorkersHere:
 
     def __init__(self, workers: Sequence[GWorker]) -> None:
         self.workers = dict(enumerate(workers))
-        self.num_restarts = 0
+        self.restarts: dict[int, int] = {}
         self.dying: set[int] = set()
         self.slow: set[int] = set()
         self.changes: list[tuple[Any, ...]] = []
@@ -27,6 +27,10 @@ class WorkersHere:
     @property
     def indices(self) -> list[int]:
         return list(self.workers)
+
+    @property
+    def num_restarts(self) -> int:
+        return sum(self.restarts.values())
 
     @property
     def num_workers(self) -> int:
@@ -57,6 +61,6 @@ class WorkersHere:
         index, method, args = self._asked[call.reference]
         if index in self.dying:
             self.dying.discard(index)
-            self.num_restarts += 1
+            self.restarts[index] = self.restarts.get(index, 0) + 1
             return Answer(call, error=RuntimeError("killed"))
         return Answer(call, getattr(self.workers[index], method)(*args))

@@ -69,6 +69,7 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
     gradients.workers.dying.add(1)
     update.step()
     assert gradients.num_steps == 2 * 16 + 8
+    assert [worker.is_alive for worker in gradients.report().reports] == [True, False]
     assert gradients.status().num_stored == 24
     assert update.num_updates == 6
     lost = gradients.workers.workers[1]
@@ -78,6 +79,39 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
     assert lost.col_worker.num_steps_lost == 16
     assert gradients.num_steps == 2 * 16 + 8 + 16
     assert gradients.report().num_restarts == 1
+    assert [worker.restarts for worker in gradients.report().reports] == [0, 1]
+    assert [worker.num_steps for worker in gradients.report().reports] == [32, 24]
+    assert all(worker.is_alive and worker.num_bytes for worker in gradients.report().reports)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path, is_damaged: bool) -> None:
+    gradients = make_gradients(SyncGradients)
+    update = UWorker(0, gradients)
+    for _ in range(2):
+        update.step()
+    gradients.save_storage(tmp_path)
+    gradients.workers.dying.add(1)
+    update.step()
+    lost = gradients.workers.workers[1]
+    lost.storage.reset()
+    lost._snapshots.clear()
+    if is_damaged:
+        for file in (tmp_path / "worker-1").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"damaged")
+    update.step()
+    assert len(lost.storage) == (0 if is_damaged else 16) + 8
+    assert lost.col_worker.num_steps_lost == (16 if is_damaged else 0)
+    assert lost.col_worker.num_steps == 16 + 8
+
+
+def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+    gradients = make_gradients(SyncGradients)
+    gradients.save_storage(tmp_path)
+    assert gradients._revival(0).storage == tmp_path / "worker-0"
+    gradients.replace_agent_component("storage", make_storage)
+    assert gradients._revival(0).storage is None
 
 
 def test_gradients_come_one_by_one_with_their_lag() -> None:
