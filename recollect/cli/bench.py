@@ -10,17 +10,23 @@ import recollect
 from recollect.cli.parsing import CommandParser
 from recollect.errors import ConfigError
 
-_SUITES: Final = {"replay": "benchmarks.replay", "learn": "benchmarks.learn.command"}
+_SUITES: Final = {
+    "replay": "benchmarks.replay",
+    "learn": "benchmarks.learn.command",
+    "scaling": "benchmarks.scaling",
+}
+_ABOUT: Final = "replay: how fast storages are; learn: what agents reach; scaling: what workers bring"
 _EXAMPLES: Final = """\
   recollect bench replay --quick     storages against those of other libraries
   recollect bench learn --jobs 2     every tuned preset with three seeds; what was run already is not run again
+  recollect bench scaling --quick    steps per second of 1, 2 and 4 workers that collect
   recollect bench learn --help       the options of a benchmark"""
 
 
 def make_parser() -> CommandParser:
     """Make the parser of `recollect bench`."""
     parser = CommandParser("bench", "Run the benchmarks of a checkout.", _EXAMPLES)
-    parser.add_argument("suite", choices=_SUITES, help="replay: how fast storages are; learn: what agents reach")
+    parser.add_argument("suite", choices=_SUITES, help=_ABOUT)
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed on to the benchmark")
     return parser
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learn import command
-from benchmarks.learn.cells import SB3
+from benchmarks.learn.cells import SB3, SEEDS
 from benchmarks.learn.runner import Run
 
 
@@ -21,11 +21,13 @@ def logging_as_before() -> Iterator[None]:
 
 
 def test_list_shows_every_run_of_the_chosen_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--list", "--only", "sb3-lunar", "--seeds", "1", "3", "--out", str(tmp_path)]) == 0
+    first, _, last = SEEDS
+    arguments = ["--list", "--only", "sb3-lunar", "--seeds", str(first), str(last), "--out", str(tmp_path)]
+    assert command.main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("   ")[0].strip() for line in lines] == [
-        "sb3-lunarlander-dqn seed 1",
-        "sb3-lunarlander-dqn seed 3",
+        f"sb3-lunarlander-dqn seed {first}",
+        f"sb3-lunarlander-dqn seed {last}",
     ]
     assert all(line.endswith("to do") for line in lines)
 
@@ -48,7 +50,7 @@ def test_the_peer_is_left_out_with_a_word_where_it_is_missing(
     options = command.parse(
         ["--only", "lunar", "sb3-lunar", "--out", str(tmp_path), "--peer-python", str(tmp_path / "none")]
     )
-    runs = [Run(cell, 1) for cell in options.cells]
+    runs = [Run(cell, SEEDS[0]) for cell in options.cells]
     with caplog.at_level(logging.WARNING):
         command._run(runs, options)
     assert [run.cell.key for run in ran] == ["lunarlander-ddqn"]

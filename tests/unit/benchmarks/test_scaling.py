@@ -1,12 +1,16 @@
 """The scaling benchmark says what it measured, and its envs are what they claim to be."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.scaling import Outcome, parse, report
-from benchmarks.sleepers import EPISODE, OneIsSlow, SleepingEnv, make_parts
+from benchmarks.scaling import parse
+from benchmarks.scaling_report import Outcome, draw, measured, projected
+from benchmarks.scaling_rllib import INSTALL, rates_elsewhere
+from benchmarks.sleepers import OneIsSlow, make_parts
+from benchmarks.sleeping_env import EPISODE, SleepingEnv
 
 MACHINE = {
     "time": "2026-11-15T00:00:00",
@@ -23,10 +27,20 @@ MACHINE = {
 def make_outcome() -> Outcome:
     return Outcome(
         MACHINE,
+        update_every=100,
+        sleep_s=0.01,
         rates={"sync": {1: 100.0, 16: 1440.0}, "async": {1: 100.0, 16: 1520.0}},
         overhead_us={"sync": {1: 50.0, 16: 40.0}, "async": {1: 55.0, 16: 45.0}},
         straggler={"all_alike": 1440.0, "one_slow": 300.0, "one_slow_preempted": 1300.0},
-        path={"mb_per_s": 500.0, "copy_mb_per_s": 5000.0, "message_ms": 1.5, "message_bytes": 2.9e6},
+        path={
+            "message_s": 0.002,
+            "byte_s": 1e-9,
+            "mb_per_s": 500.0,
+            "copy_mb_per_s": 5000.0,
+            "message_bytes": 2.9e6,
+        },
+        gradients={"local": 1.0, "sync": 5.0, "async": 3.0, "decentralised": 4.0, "bytes": 270_000},
+        rllib={"sync": {1: 90.0, 16: 1000.0}, "async": {1: 90.0, 16: 1080.0}},
     )
 
 
@@ -36,16 +50,40 @@ def test_efficiency_is_relative_to_one_worker() -> None:
 
 
 def test_the_report_has_it_all() -> None:
-    text = report(make_outcome())
+    text = measured(make_outcome())
     for part in (
-        "| 16 | 1,440 | 1,520 | 45 |",
+        "| 16 | 1,440 | 1,520 | 45 | 1,000 | 1,080 |",
         "16 async workers: 95% (at least 90%)",
         "16 sync workers: 90% (at least 85%)",
+        "16 env runners of RLlib, without a storage: 69% sync, 75% async",
         "21% of the rate without it; with preemption 90% (at least 85%)",
         "500 MB/s in messages of 2.9 MB (a plain copy in memory: 5,000 MB/s)",
-        "a small message takes 1.5 ms",
+        "a message costs 2.00 ms and a megabyte 1.00 ms",
+        "a gradient of 0.27 MB takes 1.0 ms in one process; with two gradient workers 5.0 ms (sync), 3.0 ms (async)",
     ):
         assert part in text
+
+
+def test_the_report_says_how_to_get_rllib() -> None:
+    found = rates_elsewhere("false", [1], 100, 0.01, 1.0)
+    assert isinstance(found, str)
+    outcome = make_outcome()
+    outcome.rllib = found
+    assert INSTALL in measured(outcome)
+    assert "| 16 | 1,440 | 1,520 | 45 | – | – |" in measured(outcome)
+
+
+def test_projections_are_computed_from_the_costs() -> None:
+    outcome = make_outcome()
+    # 100 frames: 2 ms + 0.7056 ms a message, 1 s to collect; sync 1/0.85 - 1 and async 1/0.9 of it over 2.7056 ms.
+    assert "| a frame of 84×84 uint8 | 36,960 | 65 | 410 |" in projected(outcome)
+    outcome.path["message_s"] *= 2
+    assert "| a frame of 84×84 uint8 | 21,251 | 37 | 236 |" in projected(outcome)
+
+
+def test_the_figure_is_written(tmp_path: Path) -> None:
+    draw(make_outcome(), tmp_path / "scaling.png")
+    assert (tmp_path / "scaling.png").stat().st_size > 10_000
 
 
 def test_an_env_sleeps_and_its_episodes_are_cut() -> None:

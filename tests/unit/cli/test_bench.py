@@ -8,7 +8,9 @@ import recollect as package
 from tests.unit.cli.conftest import Run
 
 
-@pytest.mark.parametrize(("suite", "about"), [("replay", "--competitors"), ("learn", "--jobs")])
+@pytest.mark.parametrize(
+    ("suite", "about"), [("replay", "--competitors"), ("learn", "--jobs"), ("scaling", "--rllib-python")]
+)
 def test_arguments_are_handed_on(suite: str, about: str, recollect: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         recollect("bench", suite, "--help")
