@@ -51,9 +51,22 @@ SUCCESS: Final = "Success"
 ACHIEVED_GOAL: Final = "achieved_goal"
 DESIRED_GOAL: Final = "desired_goal"
 
-# Where Gymnasium's vector environments put the last observations of envs that they reset in the same step.
+# Where Gymnasium's vector environments put the last observations and infos of envs that they reset in the same step.
 FINAL_OBS: Final = "final_obs"
 HAS_FINAL_OBS: Final = "_final_obs"
+FINAL_INFO: Final = "final_info"
+
+# Where environments say that a task was solved.
+IS_SUCCESS: Final = "is_success"
+
+# How Gymnasium's vector environments are told which envs to reset, and where they say when they do it themselves.
+RESET_MASK: Final = "reset_mask"
+AUTORESET_MODE: Final = "autoreset_mode"
+
+# How an env that was built anew says so: failures in this call, the last of them, whether an episode was lost.
+NUM_FAILURES: Final = "recollect/num_failures"
+LAST_FAILURE: Final = "recollect/last_failure"
+EPISODE_LOST: Final = "recollect/episode_lost"
 
 # Joins the keys of a nested observation into one column name.
 PATH_SEPARATOR: Final = "/"

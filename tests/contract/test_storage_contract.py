@@ -21,7 +21,8 @@ import recollect
 STORAGES = "recollect.agent.storages"
 OFF_POLICY = f"{STORAGES}.off_policy"
 
-STORAGE_TENSORS = (
+# What storages keep of every step, and what those of off-policy algorithms keep beside it.
+STEP_TENSORS = (
     "Observation",
     "RecurrentHiddenStates",
     "Done",
@@ -31,8 +32,8 @@ STORAGE_TENSORS = (
     "NextObservation",
     "NextRecurrentHiddenStates",
     "NextDone",
-    "ActionProbs",
 )
+STORAGE_TENSORS = (*STEP_TENSORS, "ActionProbs")
 
 
 class NoneOrCallable:

@@ -8,7 +8,6 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
-from recollect.agent.envs import infos as names
 from recollect.agent.envs.failures import FailureLog
 from recollect.agent.envs.step import Observation, Step, VectorEnv, copy_arrays, put_rows
 from recollect.errors import ConfigError, EnvError
@@ -78,7 +77,7 @@ class AtOnce(Driver):
         obs = next_obs = copy_arrays(obs)
         ended, lost_after = terminated | truncated, None
         if np.count_nonzero(ended):
-            obs, reset_infos = self.vector.reset(options={names.RESET_MASK: ended})
+            obs, reset_infos = self.vector.reset(options={keys.RESET_MASK: ended})
             obs, lost_after = copy_arrays(obs), self.failures.read(reset_infos)
         return self._make_step(next_obs, obs, reward, terminated, truncated, infos, lost_after=lost_after)
 
@@ -128,11 +127,11 @@ class InNextStep(Driver):
 
 def driver_of(vector: VectorEnv) -> Driver:
     """Find out how a vector env begins new episodes, and drive it accordingly."""
-    mode = vector.metadata.get(names.AUTORESET_MODE)
+    mode = vector.metadata.get(keys.AUTORESET_MODE)
     if mode is None:
         raise ConfigError(
             f"{vector!r} does not say how it begins new episodes: its metadata must have "
-            f"{names.AUTORESET_MODE!r}, or give autoreset_mode="
+            f"{keys.AUTORESET_MODE!r}, or give autoreset_mode="
         )
     if mode == AutoresetMode.SAME_STEP:
         return InSameStep(vector)
@@ -150,8 +149,8 @@ def _of_env(finals: Any, env: np.intp) -> Any:
 def _with_final_infos(infos: dict[str, Any]) -> dict[str, Any]:
     """Put what was said of ended episodes in the place of what was said of the resets after them."""
     merged = dict(infos)
-    for name, values in infos.get(names.FINAL_INFO, {}).items():
-        said = infos[names.FINAL_INFO].get(f"_{name}")
+    for name, values in infos.get(keys.FINAL_INFO, {}).items():
+        said = infos[keys.FINAL_INFO].get(f"_{name}")
         if said is None or isinstance(values, dict):
             continue
         merged[name] = values if name not in infos else np.where(_like(said, values), values, infos[name])

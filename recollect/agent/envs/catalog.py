@@ -134,7 +134,9 @@ def _make(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
     try:
         return gym.make(env_id, **{"disable_env_checker": True, **options})
     except TypeError as error:
-        raise ConfigError(f"{env_id} does not take the options {options}: {error}") from error
+        # Gymnasium says behind this once more which options these were.
+        reason = str(error).partition(" was raised from")[0]
+        raise ConfigError(f"{env_id} does not take the options {options}: {reason}") from error
     except gym.error.DependencyNotInstalled as error:
         raise ConfigError(f"{env_id} needs a package that is not installed: {error}") from error
 

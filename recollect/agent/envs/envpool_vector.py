@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from recollect.agent.envs import infos as names
+from recollect import keys
 from recollect.agent.envs.step import Observation, put_rows
 
 
@@ -24,7 +24,7 @@ class EnvPoolVector(gym.vector.VectorEnv[Any, Any, Any]):
         The first seeds. Pools are seeded when they are made, so a reset with other seeds makes a new one.
     """
 
-    metadata = {names.AUTORESET_MODE: AutoresetMode.DISABLED}
+    metadata = {keys.AUTORESET_MODE: AutoresetMode.DISABLED}
 
     def __init__(self, make_pool: Callable[..., Any], seeds: Sequence[int]) -> None:
         self.num_envs = len(seeds)
@@ -40,7 +40,7 @@ class EnvPoolVector(gym.vector.VectorEnv[Any, Any, Any]):
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         self._seed(seed)
-        mask = (options or {}).get(names.RESET_MASK)
+        mask = (options or {}).get(keys.RESET_MASK)
         if mask is None:
             self._obs, infos = self._pool.reset()
         else:

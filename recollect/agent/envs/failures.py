@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import gymnasium as gym
 import numpy as np
 
-from recollect.agent.envs import infos as names
+from recollect import keys
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.errors import EnvError
 
@@ -65,7 +65,7 @@ class Rebuilding(Generic[Env]):
             except Exception as again:  # noqa: BLE001  # whatever an env raises is a failure of it
                 error = again
                 continue
-            return env, obs, {**info, names.NUM_FAILURES: num_failures, names.LAST_FAILURE: describe(error)}
+            return env, obs, {**info, keys.NUM_FAILURES: num_failures, keys.LAST_FAILURE: describe(error)}
 
     def _count(self, error: Exception) -> None:
         self.num_consecutive += 1
@@ -103,7 +103,7 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
             result = self.env.step(action)
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
             self.env, obs, info = self._rebuilding.rebuild(self.env, error)
-            return obs, 0.0, False, False, info | {names.EPISODE_LOST: True}
+            return obs, 0.0, False, False, info | {keys.EPISODE_LOST: True}
         self._rebuilding.num_consecutive = 0
         return result
 
@@ -113,7 +113,7 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
             return self.env.reset(seed=seed, options=options)
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
             self.env, obs, info = self._rebuilding.rebuild(self.env, error)
-            return obs, info | {names.EPISODE_LOST: False}
+            return obs, info | {keys.EPISODE_LOST: False}
 
 
 class FailureLog:
@@ -130,13 +130,13 @@ class FailureLog:
 
     def read(self, infos: dict[str, Any]) -> np.ndarray | None:
         """Take in the infos of one call; returns which envs lost an episode, bool [num_envs], None if none did."""
-        counts = infos.get(names.NUM_FAILURES)
+        counts = infos.get(keys.NUM_FAILURES)
         if counts is None:
             return None
         for env in np.flatnonzero(counts):
             self.num_failures += int(counts[env])
-            _LOG.warning("env %d failed with %s and was built anew", env, infos[names.LAST_FAILURE][env])
-        lost = np.asarray(infos[names.EPISODE_LOST], np.bool_)
+            _LOG.warning("env %d failed with %s and was built anew", env, infos[keys.LAST_FAILURE][env])
+        lost = np.asarray(infos[keys.EPISODE_LOST], np.bool_)
         return lost if lost.any() else None
 
 

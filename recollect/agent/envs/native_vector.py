@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from recollect.agent.envs import infos as names
+from recollect import keys
 from recollect.agent.envs.failures import Rebuilding
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
@@ -31,13 +31,13 @@ class FaultTolerantVector(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> None:
         super().__init__(build())
         self._rebuilding = Rebuilding(build, max_consecutive_failures)
-        said = self.env.metadata.get(names.AUTORESET_MODE)
+        said = self.env.metadata.get(keys.AUTORESET_MODE)
         if mode is not None and said is not None and AutoresetMode(said) is not mode:
             raise ConfigError(
                 f"{self.env!r} begins new episodes in the mode {AutoresetMode(said).value!r}, got "
                 f"autoreset_mode={mode.value!r}; leave it out"
             )
-        self.metadata = {**self.env.metadata, names.AUTORESET_MODE: said or mode}
+        self.metadata = {**self.env.metadata, keys.AUTORESET_MODE: said or mode}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         try:
@@ -58,14 +58,14 @@ class FaultTolerantVector(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
         try:
             return self.env.reset(seed=first, options=None if options is None else dict(options))
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
-            mask = (options or {}).get(names.RESET_MASK, np.ones(self.num_envs, np.bool_))
+            mask = (options or {}).get(keys.RESET_MASK, np.ones(self.num_envs, np.bool_))
             return self._rebuild(error, ~mask)
 
     def _rebuild(self, error: Exception, episodes_lost: np.ndarray) -> tuple[Any, dict[str, Any]]:
         self.env, obs, infos = self._rebuilding.rebuild(self.env, error)
         # One failure took all envs along: it is counted with the first.
         counts = np.zeros(self.num_envs, np.int64)
-        counts[0] = infos[names.NUM_FAILURES]
-        failure = np.full(self.num_envs, infos[names.LAST_FAILURE], object)
-        infos |= {names.NUM_FAILURES: counts, names.LAST_FAILURE: failure, names.EPISODE_LOST: episodes_lost}
+        counts[0] = infos[keys.NUM_FAILURES]
+        failure = np.full(self.num_envs, infos[keys.LAST_FAILURE], object)
+        infos |= {keys.NUM_FAILURES: counts, keys.LAST_FAILURE: failure, keys.EPISODE_LOST: episodes_lost}
         return obs, infos

@@ -7,7 +7,6 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
 
 from recollect import keys
-from recollect.agent.envs import infos as names
 from recollect.checks import check_count
 
 BIT_FLIP_ID: Final = "recollect/BitFlip-v0"
@@ -53,7 +52,7 @@ class BitFlip(gym.Env[Any, np.int64]):
         solved = bool(self.compute_terminated(self._bits, self._goal, {}))
         reward = float(self.compute_reward(self._bits, self._goal, {}))
         truncated = self._num_steps >= self.n and not solved
-        return self._observe(), reward, solved, truncated, {names.IS_SUCCESS: solved}
+        return self._observe(), reward, solved, truncated, {keys.IS_SUCCESS: solved}
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> np.ndarray:
         """Rewards of goals `[..., n]`: 0 where they are the same, otherwise -1."""
@@ -112,7 +111,7 @@ class RecallCue(gym.Env[np.ndarray, np.int64]):
         is_answer = self._num_steps == self.delay
         is_right = is_answer and int(action) == self._cue
         self._num_steps += 1
-        return self._observe(), float(is_right), is_answer, False, {names.IS_SUCCESS: is_right}
+        return self._observe(), float(is_right), is_answer, False, {keys.IS_SUCCESS: is_right}
 
     def _observe(self) -> np.ndarray:
         obs = np.zeros(self.num_cues + 1, np.float32)

@@ -61,7 +61,6 @@ def test_unknown_id(env_id: str, hint: str) -> None:
 
 
 def test_unknown_pool() -> None:
-    pytest.importorskip("envpool")
     with pytest.raises(ConfigError, match="EnvPool has no env 'CartPol-v1'; did you mean 'CartPole-v1'"):
         VecEnv.create_factory("CartPol-v1", kind="envpool")
 
@@ -82,7 +81,6 @@ def test_ids_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_atari_is_prepared() -> None:
-    pytest.importorskip("ale_py")
     factory, action_space, obs_space = VecEnv.create_factory("ALE/Pong-v5", vec_env_size=2, seed=1)
     assert (obs_space.shape, obs_space.dtype, action_space.n) == ((4, 84, 84), np.uint8, 6)
     envs = factory()
@@ -98,19 +96,16 @@ def test_atari_is_prepared() -> None:
 
 
 def test_atari_options() -> None:
-    pytest.importorskip("ale_py")
     env = make_env("ALE/Pong-v5", stack_size=2, screen_size=42)
     assert env.observation_space.shape == (2, 42, 42)
     env.close()
 
 
 def test_mujoco() -> None:
-    pytest.importorskip("mujoco")
     assert make_env("InvertedPendulum-v5").observation_space.shape == (4,)
 
 
 def test_goal_task() -> None:
-    pytest.importorskip("gymnasium_robotics")
     factory, _, obs_space = VecEnv.create_factory("FetchReach-v4", vec_env_size=2)
     assert set(obs_space) == {"observation", "achieved_goal", "desired_goal"}
     envs = factory()

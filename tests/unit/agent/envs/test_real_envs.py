@@ -27,8 +27,6 @@ def physics(state: np.ndarray, action: int) -> tuple[np.ndarray, bool]:
 
 @pytest.mark.parametrize(("kind", "mode"), KINDS)
 def test_every_row_obeys_the_physics(kind: str, mode: str | None) -> None:
-    if kind == "envpool":
-        pytest.importorskip("envpool")
     factory, _, _ = VecEnv.create_factory("CartPole-v1", None, NUM_ENVS, kind=kind, autoreset_mode=mode, seed=2)
     envs = factory()
     rng = np.random.default_rng(0)
@@ -53,8 +51,6 @@ def test_every_row_obeys_the_physics(kind: str, mode: str | None) -> None:
 
 @pytest.mark.parametrize("kind", ["sync", "native", "envpool"])
 def test_time_limit_truncates(kind: str) -> None:
-    if kind == "envpool":
-        pytest.importorskip("envpool")
     task, options = ("Pendulum-v1", {}) if kind != "native" else ("CartPole-v1", {"max_episode_steps": 5})
     limit = options.get("max_episode_steps", 200)
     factory, space, _ = VecEnv.create_factory(task, options, 2, kind=kind)
@@ -69,7 +65,6 @@ def test_time_limit_truncates(kind: str) -> None:
 
 
 def test_images_of_a_pool() -> None:
-    pytest.importorskip("envpool")
     factory, _, obs_space = VecEnv.create_factory("Pong-v5", None, 2, kind="envpool")
     envs = factory()
     assert (envs.reset().shape, obs_space.dtype) == ((2, 4, 84, 84), np.uint8)
@@ -78,8 +73,6 @@ def test_images_of_a_pool() -> None:
 
 
 def test_pool_is_seeded() -> None:
-    pytest.importorskip("envpool")
-
     def first(seed: int) -> np.ndarray:
         envs = VecEnv.create_factory("CartPole-v1", None, 2, kind="envpool", seed=seed)[0]()
         return np.asarray(envs.reset())
