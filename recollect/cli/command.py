@@ -58,6 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {error.filename}: {error.strerror}; name another place, or make it usable", file=sys.stderr)
+        return USAGE_ERROR
 
 
 def _run(arguments: list[str]) -> int:

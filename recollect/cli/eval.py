@@ -1,11 +1,12 @@
 """`recollect eval`: how good an agent is, and what it looks like."""
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recollect.cli.parsing import CommandParser, count
+from recollect.cli.parsing import CommandParser, count, whole_number
 from recollect.cli.summary import free_folder
 from recollect.config import RunConfig, build
 from recollect.config.parts import ENV
@@ -29,7 +30,7 @@ def make_parser() -> CommandParser:
     parser = CommandParser("eval", "Evaluate a trained agent, and record videos of it.", _EXAMPLES)
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--episodes", type=count, default=100, metavar="N", help="episodes to evaluate over (100)")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the environments (that of the run)")
+    parser.add_argument("--seed", type=whole_number, metavar="N", help="seed of the environments (that of the run)")
     parser.add_argument("--record", type=count, nargs="?", const=1, metavar="N", help="record N episodes as videos (1)")
     return parser
 
@@ -61,6 +62,8 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
     from recollect.agent.envs.factory import VecEnvFactory
     from recollect.scheme.collection.evaluation import evaluate
 
+    # Pictures are drawn into memory; where there is no screen, SDL would complain that it finds none.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     _check_draws(config)
     folder = free_folder(folder, _VIDEOS)
     kwargs = {"config": config, "folder": str(folder), "num_episodes": num_episodes}
@@ -74,6 +77,9 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
 
 
 def _check_draws(config: RunConfig) -> None:
+    """Draw one picture; what is missing for it would only be found out in the middle of an episode."""
+    from gymnasium.error import DependencyNotInstalled
+
     from recollect.agent.envs.catalog import make_env
 
     env = make_env(config.env, **config.options(ENV))
@@ -81,6 +87,14 @@ def _check_draws(config: RunConfig) -> None:
     env.close()
     if _PICTURES not in modes:
         raise ConfigError(f"{config.env} cannot be recorded: it draws no pictures (render modes: {modes})")
+    env = make_env(config.env, render_mode=_PICTURES, **config.options(ENV))
+    try:
+        env.reset()
+        env.render()
+    except DependencyNotInstalled as error:
+        raise ConfigError(f"{config.env} cannot be recorded: {error}") from error
+    finally:
+        env.close()
 
 
 def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, Any]":

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from shutil import get_terminal_size
 from typing import Any, Final
 
-from recollect.cli.parsing import CommandParser
+from recollect.cli.parsing import CommandParser, shown
 from recollect.config import presets, settings
 from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, registry
 from recollect.errors import ConfigError, closest
@@ -69,7 +69,7 @@ def _first_line(documented: Any) -> str:
 def _print_options(name: str) -> None:
     prefix, known = _find_options(name)
     print(f"options of {name}:")
-    _print_rows((f"{prefix}{option.name}={_shown(option.default)}", option.about) for option in known.values())
+    _print_rows((f"{prefix}{option.name}={shown(option.default)}", option.about) for option in known.values())
     print()
 
 
@@ -86,12 +86,6 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
             return f"{part}.", options_of(part, name)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
     raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
-
-
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
 
 
 def _print_rows(rows: Iterable[tuple[str, str]]) -> None:

@@ -32,7 +32,12 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse a command line."""
-        raise ConfigError(f"{message}; see {self.prog} --help")
+        raise ConfigError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is not among those to choose from, with the closest of them."""
+        if action.choices is not None and value not in action.choices:
+            raise ConfigError(f"{self.prog} does not know {value!r}; {closest(value, action.choices)}")
 
     def parse_args(self, args: Any, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse a command line; an unknown option is refused with the closest known one.
@@ -54,8 +59,23 @@ class CommandParser(argparse.ArgumentParser):
         raise ConfigError(f"{self.prog} does not know what to do with {name!r}; see {self.prog} --help")
 
 
+def whole_number(text: str) -> int:
+    """Read a whole number; `20_000` is one too."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+
+
 def count(text: str) -> int:
     """Read a whole number of at least 1; `20_000` is one too."""
     if not text.replace("_", "").isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+def shown(value: Any) -> str:
+    """A value as one types it behind `--set`."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)

@@ -13,7 +13,8 @@ _EXAMPLES: Final = """\
   recollect resume runs/pendulum-sac-1                   after Ctrl-C or a crash
   recollect resume runs/pendulum-sac-1 --steps 40_000    train longer than was planned
 
-Weights, optimisers, generators and replay are as they were; the environments begin new episodes."""
+Weights, optimisers, generators, replay and parameters that were changed on the way are as they were; the
+environments begin new episodes."""
 
 
 def make_parser() -> CommandParser:

@@ -68,4 +68,5 @@ def _report(folders: Sequence[Path], out: Path) -> None:
     means = [json.loads((folder / EVALUATION_FILE).read_text())["mean"] for folder in done]
     spread = f" ± {statistics.stdev(means) / math.sqrt(len(means)):,.1f}" if len(means) > 1 else ""
     curve, _ = plot_runs(done, out)
-    print(f"mean over {len(means)} of {len(folders)} seeds: {statistics.fmean(means):,.1f}{spread}   curve: {curve}")
+    mean = f"{statistics.fmean(means):,.1f}".replace("-", "−")
+    print(f"mean over {len(means)} of {len(folders)} seeds: {mean}{spread}   curve: {curve}")

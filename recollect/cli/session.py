@@ -76,9 +76,11 @@ def _report(evaluation: Evaluation, run: RunDirectory) -> None:
 
 def describe(evaluation: Evaluation) -> str:
     """Say what an evaluation brought: mean return ± its standard error, and successes if there are any."""
-    spread = f" ± {evaluation.standard_error:,.1f}" if len(evaluation.returns) > 1 else ""
+    num_episodes = len(evaluation.returns)
+    episodes = f"{num_episodes} episode{'s' if num_episodes > 1 else ''}"
+    spread = f" ± {evaluation.standard_error:,.1f}" if num_episodes > 1 else ""
     success = "" if evaluation.success_rate is None else f", success {evaluation.success_rate:.0%}"
-    text = f"evaluation over {len(evaluation.returns)} episodes: {evaluation.mean:,.1f}{spread}{success}"
+    text = f"evaluation over {episodes}: {evaluation.mean:,.1f}{spread}{success}"
     return text.replace(" -", " \u2212")
 
 

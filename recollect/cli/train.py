@@ -2,9 +2,9 @@
 
 import argparse
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from recollect.cli.parsing import CommandParser, count
+from recollect.cli.parsing import CommandParser, count, shown
 from recollect.cli.summary import free_folder, stem_of
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 from recollect.config.files import parse_value
@@ -28,6 +28,8 @@ _EXAMPLES: Final = """\
 
 what a run leaves in its folder:
   config.yaml, command.txt, versions.json, metrics.csv, tensorboard/, checkpoints/, curve.png"""
+# Words that are written with a capital wherever they stand.
+_NAMES: Final = ("Ray ",)
 
 
 def make_parser() -> CommandParser:
@@ -75,12 +77,11 @@ def _add_settings(parser: CommandParser) -> None:
     """Give the parser an option for each setting of a run."""
     group = parser.add_argument_group("settings of the run")
     for setting in settings().values():
-        doc = setting.metadata["doc"]
         group.add_argument(
             f"--{setting.name.replace('_', '-')}",
             dest=setting.name,
             metavar="N" if "int" in str(setting.type) else "NAME",
-            help=f"{doc[0].lower()}{doc[1:].removesuffix('.')} ({str(setting.default).lower()})",
+            help=_help(setting.metadata["doc"], setting.default),
         )
 
 
@@ -88,13 +89,18 @@ def _add_workers(parser: CommandParser) -> None:
     """Give the parser an option for each one of a scheme: which workers there are, and where."""
     group = parser.add_argument_group("workers in other processes, on Ray")
     for name, option in options_of(SCHEME).items():
-        default = "none" if option.default is None else str(option.default).lower()
         group.add_argument(
             f"--{name.removeprefix('num_').replace('_', '-')}",
             dest=f"{SCHEME}.{name}",
             metavar="N" if isinstance(option.default, (int, float)) and option.default is not False else "VALUE",
-            help=f"{option.about[0].lower()}{option.about[1:].removesuffix('.')} ({default})".replace("%", "%%"),
+            help=_help(option.about, option.default),
         )
+
+
+def _help(about: str, default: Any) -> str:
+    """What an option is for as the parser shows it, with its default as one would type it."""
+    lead = about if about.startswith(_NAMES) else about[0].lower() + about[1:]
+    return f"{lead.removesuffix('.')} ({shown(default)})".replace("%", "%%")
 
 
 def resolve_options(options: argparse.Namespace) -> RunConfig:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, closest
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
@@ -81,10 +81,14 @@ def label_of(run: RunDirectory, by: str | None) -> str:
         return (
             " · ".join(str(_look_up(config, part)) for part in ("algo", "storage") if part in config) or run.path.name
         )
-    value = _look_up(config, by)
-    if value is None:
-        raise ConfigError(f"the config of {run.path} has no {by!r}; name a part or an option, such as storage.alpha")
-    return f"{by} {value}" if "." in by else str(value)
+    part, _, name = by.partition(".")
+    if part not in config:
+        raise ConfigError(f"the config of {run.path} has no {part!r}; {closest(part, config)}")
+    options = config[part] if isinstance(config[part], dict) else {}
+    if name and name not in options:
+        raise ConfigError(f"the {part} of {run.path} has no {name!r}; {closest(name, options)}")
+    value = str(_look_up(config, by))
+    return f"{by} {value}" if name else value
 
 
 def env_of(run: RunDirectory) -> str:

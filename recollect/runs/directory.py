@@ -59,7 +59,10 @@ class RunDirectory:
         run = cls(path)
         if run.exists:
             raise ConfigError(f"{run.path} holds a run already; resume it, or name another folder")
-        run.path.mkdir(parents=True, exist_ok=True)
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
         run.command_file.write_text((command or "") + "\n")
         run.config_file.write_text(yaml.safe_dump(dict(config or {}), sort_keys=False))

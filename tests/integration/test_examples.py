@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -99,7 +99,6 @@ def test_both_memories_are_trained() -> None:
     assert all(0.2 < rate <= 1 for rate in rates.values())
 
 
-@pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the extra 'atari'")
 def test_atari_keeps_frames_once() -> None:
     assert load("atari").main(steps=240) < 16
 

@@ -3,6 +3,8 @@
 import re
 import runpy
 import shlex
+import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,16 @@ import torch
 
 from recollect.cli.command import COMMANDS
 from recollect.cli.train import resolve_options
+from recollect.config import build, resolve
+from tests.unit.cli.conftest import Run
 
 ROOT = Path(__file__).parents[3]
 GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md", "scaling.md")]
-COMMAND = re.compile(r"^(?:  )?(recollect (?:train|eval|resume|plot|list|bench)\b[^|]*?)(?:  .*)?$", re.MULTILINE)
+COMMAND = re.compile(
+    r"^(?:  |\$ )?(recollect (?:train|eval|resume|plot|list|bench)\b[^|\n]*?)(?:  .*)?$(?!\nerror: )", re.MULTILINE
+)
+# Commands that are shown with what they print and depend on no training: lists and errors.
+SAMPLE = re.compile(r"^\$ recollect (.*)\n(storages:\n(?:  .*\n)+|error: .*\n)", re.MULTILINE)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Numbers of steps and episodes in the guides, and those that are enough to see that the code runs.
 SHORTER = {
@@ -42,18 +50,34 @@ def test_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("line", sorted(set(typed())))
-def test_commands_can_be_parsed(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_can_be_typed(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be trained can also be built, without the workers that it may have elsewhere."""
     _, command, *words = shlex.split(line)
     monkeypatch.chdir(tmp_path)
     if "--config" in words:
         file = tmp_path / words[words.index("--config") + 1]
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("{algo: sac, env: Pendulum-v1}")
+        resolve().with_defaults().save(file)
     if "--help" in words:
         return
     options = parser_of(command).parse_args(words)
     if command == "train":
-        resolve_options(options)
+        config = replace(resolve_options(options), scheme_options={}, num_test_envs=1)
+        build(config).stop()
+
+
+@pytest.mark.parametrize(("words", "expected"), SAMPLE.findall(GUIDES[1].read_text()))
+def test_commands_print_what_the_guide_shows(
+    words: str, expected: str, recollect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    outcome = recollect(*shlex.split(words))
+    assert (outcome.out + outcome.err).strip() == expected.strip()
+
+
+def test_samples_are_found() -> None:
+    assert len(SAMPLE.findall(GUIDES[1].read_text())) == 4
 
 
 def test_code_of_the_guide_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_the_help_of_every_command_has_examples(
         ("train --steps 0", "steps must be at least 1, got 0"),
         (
             "train --seeds 0",
-            "argument --seeds: must be a whole number of at least 1, got '0'; see recollect train --help",
+            "--seeds: must be a whole number of at least 1, got '0'; see recollect train --help",
         ),
         (
             "train sac Pendulum-v1 more",
@@ -63,6 +63,9 @@ def test_the_help_of_every_command_has_examples(
         ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
         ("list options sca", "nothing that has options is called 'sca'; did you mean 'sac'?"),
         ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
+        ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
+        ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
+        ("eval nowhere --seed one", "--seed: must be a whole number, got 'one'; see recollect eval --help"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(words: str, message: str, recollect: Run) -> None:
@@ -76,6 +79,25 @@ def test_an_error_is_one_line_and_exit_code_2(words: str, message: str, recollec
 def test_nothing_is_left_behind_by_a_command_that_is_refused(recollect: Run, tmp_path: Path) -> None:
     assert recollect("train", "sac", "CartPole-v1").code == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_named(recollect: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = recollect("train", "ddqn", "CartPole-v1", "--out", "file")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: file/cartpole-ddqn-1 cannot be made: Not a directory; name another folder\n",
+    )
+    outcome = recollect("train", "--config", "x" * 300)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+
+
+def test_defaults_are_shown_as_they_are_typed(recollect: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        recollect("train", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    for part in ("(SPREAD) (PACK)", "pays between machines (false)", "Ray resources of a collecting worker", "(20000)"):
+        assert part in text
 
 
 def test_warnings_of_ours_are_one_line(recollect: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,6 @@ def test_an_evaluation_is_over_as_many_episodes_as_asked_for(trained: Path, reco
 
 
 def test_episodes_are_recorded(trained: Path, recollect: Run) -> None:
-    pytest.importorskip("moviepy")
     outcome = recollect("eval", str(trained), "--episodes", "1", "--record", "2")
     assert outcome.out.splitlines()[-1] == f"videos: {trained / 'videos'}"
     assert sorted(path.suffix for path in (trained / "videos").iterdir()) == [".mp4", ".mp4"]
@@ -102,6 +101,15 @@ def test_what_draws_no_pictures_is_not_recorded(recollect: Run) -> None:
     outcome = recollect("eval", "runs/recallcue-ddqn-1", "--episodes", "1", "--record")
     assert outcome.code == 2
     assert "recollect/RecallCue-v0 cannot be recorded: it draws no pictures" in outcome.err
+
+
+def test_a_package_that_drawing_needs_is_named(trained: Path, recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    outcome = recollect("eval", str(trained), "--episodes", "1", "--record")
+    assert outcome.code == 2
+    assert outcome.out.startswith("evaluation over 1 episode: ")
+    assert outcome.err.startswith("error: CartPole-v1 cannot be recorded: pygame is not installed")
+    assert outcome.err.count("\n") == 1
 
 
 def test_runs_are_drawn_side_by_side(trained: Path, recollect: Run) -> None:

@@ -97,8 +97,10 @@ def test_labels_come_from_the_config(tmp_path: Path) -> None:
     assert label_of(run, "storage.alpha") == "storage.alpha 0.6"
     assert label_of(run, "seed") == "4"
     assert env_of(run) == "Pendulum-v1"
-    with pytest.raises(ConfigError, match=r"has no 'storage\.beta'"):
+    with pytest.raises(ConfigError, match=r"the storage of .* has no 'beta'; known: alpha, name"):
         label_of(run, "storage.beta")
+    with pytest.raises(ConfigError, match=r"the config of .* has no 'storag'; did you mean 'storage'"):
+        label_of(run, "storag.alpha")
 
 
 def test_a_run_of_unknown_parts_is_called_by_its_folder(tmp_path: Path) -> None:
