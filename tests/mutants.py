@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "goals come from a later episode",
         "experience/hindsight_kernels.py",
-        "return begin, ends[lane, entry & mask]",
+        "return begin, _entry(ends, entry)",
         "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
     ),
     Mutant(
@@ -262,7 +262,7 @@ MUTANTS = (
     ),
     Mutant(
         "infinite rewards are stored",
-        "experience/append_kernels.py",
+        "experience/check_kernels.py",
         "if not math.isfinite(value):",
         "if math.isnan(value):",
         (BAD_INPUT,),

@@ -1,17 +1,14 @@
-"""Kernels that write a lane ring: append steps, cut streams, evict what is old.
+"""Kernels that write a lane ring: append steps and cut streams.
 
 Tables are read word by word: a view of a row of them would cost two atomic operations.
 """
 
-import math
-
 import numba as nb
 import numpy as np
 
+from recollect.agent.storages.experience.check_kernels import check, flag_of
 from recollect.agent.storages.experience.pointers import (
     copy_bytes,
-    load_f32,
-    load_f64,
     load_i32,
     load_i64,
     load_u8,
@@ -21,9 +18,8 @@ from recollect.agent.storages.experience.pointers import (
     store_i64,
     store_u8,
 )
+from recollect.agent.storages.experience.release_kernels import release
 from recollect.agent.storages.experience.ring_layout import (
-    BAD_FLAG,
-    BAD_REWARD,
     C_BLOCK,
     C_BYTES,
     C_DEPTH,
@@ -32,11 +28,7 @@ from recollect.agent.storages.experience.ring_layout import (
     C_SOURCE,
     C_TAIL,
     C_WHOLE,
-    D_F32,
-    D_F64,
-    D_I32,
     D_NONE,
-    D_U8,
     F_CUT,
     F_DONE,
     F_ENDED,
@@ -68,67 +60,14 @@ from recollect.agent.storages.experience.ring_layout import (
     R_WHOLE,
     S_BLOCK,
     S_BYTES,
-    S_CHECK,
     S_ROW,
     S_SOURCE,
     T_WHOLE,
-    TERMINATED_WITHOUT_DONE,
     field_at,
     frame_at,
     row_at,
-    tail_of,
     take_record,
 )
-
-
-@nb.njit(**KERNEL)
-def _give_back(header, free_word, record):
-    store_i32(header[free_word] + 4 * header[free_word + 1], np.int32(record))
-    header[free_word + 1] += 1
-
-
-@nb.njit(**KERNEL)
-def _release(header, row):
-    """Give the side-table records of the step at `row` back."""
-    reference = np.int64(load_i32(row + R_TAIL))
-    stacked = header[H_DEPTH] > 1
-    if reference > 0:
-        if stacked:
-            whole = np.int64(load_i32(tail_of(header, row) + T_WHOLE))
-            if whole > 0:
-                _give_back(header, H_WHOLE_FREE, whole - 1)
-        _give_back(header, H_TAIL_FREE, reference - 1)
-        store_i32(row + R_TAIL, np.int32(0))
-    if stacked:
-        whole = np.int64(load_i32(row + R_WHOLE))
-        if whole > 0:
-            _give_back(header, H_WHOLE_FREE, whole - 1)
-            store_i32(row + R_WHOLE, np.int32(0))
-
-
-@nb.njit(**KERNEL)
-def _evict_until(header, lane, number):
-    """Forget the steps of `lane` before `number`."""
-    low_address = header[H_LOW] + 8 * lane
-    for old in range(load_i64(low_address), number):
-        _release(header, row_at(header, lane, old))
-    if number > load_i64(low_address):
-        store_i64(low_address, number)
-
-
-@nb.njit(nb.void(nb.int64[::1], nb.int64, nb.int64), **KERNEL)
-def forget(header, lane, number):
-    """Hand out no step of `lane` before `number` any more; drop the pending one with the newest."""
-    head = load_i64(header[H_HEAD] + 8 * lane)
-    guard = header[H_DEPTH] - 1  # what remains may stack frames of the steps before it
-    if number >= head:
-        guard = 0
-        low = load_i64(header[H_LOW] + 8 * lane)
-        if low < head and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
-            _release(header, row_at(header, lane, head))
-    _evict_until(header, lane, number - guard)
-    first_address = header[H_FIRST] + 8 * lane
-    store_i64(first_address, max(load_i64(first_address), number))
 
 
 @nb.njit(**KERNEL)
@@ -291,50 +230,6 @@ def _write_pending(header, carried, sources, previous_row, row, item):
 
 
 @nb.njit(**INLINED)
-def _flag(flags, sources, which, item):
-    """Value of a flag as 0 or 1, -1 if it is neither, 0 if absent."""
-    code = flags[which, 1]
-    if code == D_NONE:
-        return 0
-    address = sources[flags[which, 0]]
-    if code == D_U8:
-        value = np.float64(load_u8(address + item))
-    elif code == D_F32:
-        value = np.float64(load_f32(address + 4 * item))
-    elif code == D_F64:
-        value = load_f64(address + 8 * item)
-    elif code == D_I32:
-        value = np.float64(load_i32(address + 4 * item))
-    else:
-        value = np.float64(load_i64(address + 8 * item))
-    if value == 0.0:
-        return 0
-    return 1 if value == 1.0 else -1
-
-
-@nb.njit(nb.int64(nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[::1], nb.int64), **KERNEL)
-def check(steps, flags, sources, num_items):
-    """What is wrong with the rewards and flags at `sources`, or `OK`."""
-    for index in range(steps.shape[0]):
-        code = steps[index, S_CHECK]
-        if code != D_NONE:
-            address = sources[steps[index, S_SOURCE]]
-            for item in range(num_items):
-                value = np.float64(load_f32(address + 4 * item)) if code == D_F32 else load_f64(address + 8 * item)
-                if not math.isfinite(value):
-                    return BAD_REWARD
-    for item in range(num_items):
-        ended = _flag(flags, sources, F_ENDED, item)
-        terminated = _flag(flags, sources, F_TERMINATED, item)
-        lowest = min(_flag(flags, sources, F_DONE, item), ended, terminated, _flag(flags, sources, F_CUT, item))
-        if lowest < 0:
-            return BAD_FLAG
-        if terminated > ended:
-            return TERMINATED_WITHOUT_DONE
-    return OK
-
-
-@nb.njit(**INLINED)
 def _append_one(header, carried, steps, flags, sources, lane, item):
     slots, row_bytes = header[H_SLOTS], header[H_ROW_BYTES]
     number = load_i64(header[H_HEAD] + 8 * lane)
@@ -346,7 +241,7 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
     # The pending step after this one takes the slot of step `number + 1 - slots`.
     low = load_i64(header[H_LOW] + 8 * lane)
     if low < number + 2 - slots:
-        _release(header, next_row)
+        release(header, next_row)
         low = number + 2 - slots
         store_i64(header[H_LOW] + 8 * lane, low)
     goes_on = number > low and load_i32(previous_row + R_TAIL) == 0
@@ -363,13 +258,13 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
         num_bytes = steps[index, S_BYTES]
         target = field_at(header, row, steps[index, S_ROW], steps[index, S_BLOCK], num_bytes)
         copy_bytes(target, sources[steps[index, S_SOURCE]] + item * num_bytes, num_bytes)
-    ended = _flag(flags, sources, F_ENDED, item)
-    store_u8(row + R_DONE, np.uint8(_flag(flags, sources, F_DONE, item)))
+    ended = flag_of(flags, sources, F_ENDED, item)
+    store_u8(row + R_DONE, np.uint8(flag_of(flags, sources, F_DONE, item)))
     store_u8(row + R_ENDED, np.uint8(ended))
-    terminated = ended if flags[F_TERMINATED, 1] == D_NONE else _flag(flags, sources, F_TERMINATED, item)
+    terminated = ended if flags[F_TERMINATED, 1] == D_NONE else flag_of(flags, sources, F_TERMINATED, item)
     store_u8(row + R_TERMINATED, np.uint8(terminated))
     header[H_NUM_ENDS] += ended
-    if ended == 1 or _flag(flags, sources, F_CUT, item) == 1:
+    if ended == 1 or flag_of(flags, sources, F_CUT, item) == 1:
         _write_tail(header, carried, sources, row, item)
     else:
         _write_pending(header, carried, sources, row, next_row, item)

@@ -1,11 +1,13 @@
 """Kernels of hindsight: index ended episodes, choose goal steps, fold rewritten rewards."""
 
 import math
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from recollect.agent.storages.experience.pointers import copy_bytes, load_i32, load_i64, prefetch
+from recollect.agent.storages.experience.pointers import copy_field, load_i32, load_i64, prefetch, store_i64
 from recollect.agent.storages.experience.ring_layout import (
     H_FIRST,
     H_HEAD,
@@ -22,6 +24,7 @@ from recollect.agent.storages.experience.ring_layout import (
     row_at,
     store_number,
     tail_of,
+    words_of,
 )
 
 # Strategies for the goal step.
@@ -62,6 +65,16 @@ X_OLDEST = 1
 X_SEEN = 2
 X_NUM_WORDS = 3
 
+
+class _LaneEnds(NamedTuple):
+    """Where one lane's ring of ends lies, and which of its entries count."""
+
+    at: int
+    mask: int
+    oldest: int
+    following: int
+
+
 _i64 = nb.int64[::1]
 _table = nb.int64[:, ::1]
 
@@ -98,35 +111,40 @@ def index_ends(header, ends, cursors):
 
 
 @nb.njit(**INLINED)
-def _first_end_from(ends, cursors, lane, number):
-    """Entry of the first end of `lane` at or after step `number`; one past the last if there is none.
+def _entry(ends, entry):
+    """Number of the step at an entry of a lane's ring of ends."""
+    return load_i64(ends.at + 8 * (entry & ends.mask))
+
+
+@nb.njit(**INLINED)
+def _first_end_from(ends, number):
+    """Entry of the first end at or after step `number`; one past the last if there is none.
 
     Episodes are often of like lengths, so the search starts where the entry would be then.
     """
-    mask = ends.shape[1] - 1
-    low, high = cursors[lane, X_OLDEST], cursors[lane, X_NEXT]
+    low, high = ends.oldest, ends.following
     if low == high:
         return low
-    oldest, newest = ends[lane, low & mask], ends[lane, (high - 1) & mask]
+    oldest, newest = _entry(ends, low), _entry(ends, high - 1)
     if number > newest or number <= oldest:
         return high if number > newest else low
     guess = low + (number - oldest) * (high - 1 - low) // (newest - oldest)
     reach = np.int64(1)
-    if ends[lane, guess & mask] < number:
+    if _entry(ends, guess) < number:
         low = guess + 1
-        while low + reach < high and ends[lane, (low + reach) & mask] < number:
+        while low + reach < high and _entry(ends, low + reach) < number:
             low += reach + 1
             reach *= 2
         high = min(high, low + reach)
     else:
         high = guess
-        while high - reach > low and ends[lane, (high - reach) & mask] >= number:
+        while high - reach > low and _entry(ends, high - reach) >= number:
             high -= reach
             reach *= 2
         low = max(low, high - reach)
     while low < high:
         middle = (low + high) // 2
-        if ends[lane, middle & mask] < number:
+        if _entry(ends, middle) < number:
             low = middle + 1
         else:
             high = middle
@@ -134,15 +152,14 @@ def _first_end_from(ends, cursors, lane, number):
 
 
 @nb.njit(**INLINED)
-def _segment(header, ends, cursors, lane, number):
+def _segment(header, ends, lane, number):
     """First and last step of the stream that step `number` belongs to."""
-    mask = ends.shape[1] - 1
-    entry = _first_end_from(ends, cursors, lane, number)
+    entry = _first_end_from(ends, number)
     begin = load_i64(header[H_FIRST] + 8 * lane)
-    if entry > cursors[lane, X_OLDEST]:
-        begin = max(begin, ends[lane, (entry - 1) & mask] + 1)
-    if entry < cursors[lane, X_NEXT]:
-        return begin, ends[lane, entry & mask]
+    if entry > ends.oldest:
+        begin = max(begin, _entry(ends, entry - 1) + 1)
+    if entry < ends.following:
+        return begin, _entry(ends, entry)
     return begin, load_i64(header[H_HEAD] + 8 * lane) - 1
 
 
@@ -187,7 +204,13 @@ def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, go
             if same_stream or ids[row] == ids[row - 1]:
                 goals[row], begins[row] = goals[row - 1], begins[row - 1]
                 continue
-        begin, end = _segment(header, ends, cursors, lane, number)
+        lane_ends = _LaneEnds(
+            ends.ctypes.data + 8 * lane * ends.shape[1],
+            ends.shape[1] - 1,
+            cursors[lane, X_OLDEST],
+            cursors[lane, X_NEXT],
+        )
+        begin, end = _segment(header, lane_ends, lane, number)
         begins[row] = (lane << ID_SHIFT) | begin
         if strategy == RANDOM:
             goals[row] = anywhere[row]
@@ -209,16 +232,16 @@ def _next_field(header, field, row, lane):
 
 
 @nb.njit(**INLINED)
-def _read_window(header, field, limit, step, row, goal, steps, total):
+def _read_window(header, field, limit, step, row, goal, steps_at, total):
     """List the steps of a window and what they achieved, behind `total` others; returns how many there are."""
     lane, number = step >> ID_SHIFT, step & ID_MASK
     most = min(limit, load_i64(header[H_HEAD] + 8 * lane) - number)
     num_bytes = field[G_BYTES]
     for count in range(most):
-        steps[total] = step + count
+        store_i64(steps_at + 8 * total, step + count)
         if num_bytes > 0:
-            copy_bytes(field[G_ACHIEVED] + total * num_bytes, _next_field(header, field, row, lane), num_bytes)
-            copy_bytes(field[G_DESIRED] + total * num_bytes, goal, num_bytes)
+            copy_field(field[G_ACHIEVED] + total * num_bytes, _next_field(header, field, row, lane), num_bytes)
+            copy_field(field[G_DESIRED] + total * num_bytes, goal, num_bytes)
         total += 1
         if load_i32(row + R_TAIL) != 0:
             return count + 1
@@ -259,21 +282,21 @@ def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uni
     int
         Number of steps.
     """
-    num_rows = windows.shape[1]
+    ring, place, num_rows = words_of(header), to_fixed_tuple(field, G_NUM_WORDS), windows.shape[1]
     starts, goals, used = windows[N_START], windows[N_GOAL], windows[N_USED]
     _choose_rows(ids, length, uniforms[0], windows[N_ROW], starts)
     rows = np.empty((2, num_rows), np.int64)
     for row in range(num_rows):
-        rows[0, row] = _ask_for(header, field, starts[row])
-    _choose(header, ends, cursors, strategy, length, starts, uniforms[1], anywhere, goals, windows[N_BEGIN])
+        rows[0, row] = _ask_for(ring, place, starts[row])
+    _choose(ring, ends, cursors, strategy, length, starts, uniforms[1], anywhere, goals, windows[N_BEGIN])
     for row in range(num_rows):
-        rows[1, row] = _ask_for(header, field, goals[row])
+        rows[1, row] = _ask_for(ring, place, goals[row])
     total = np.int64(0)
     for row in range(num_rows):
-        goal = field[G_GOALS] + row * field[G_BYTES]
-        if field[G_BYTES] > 0:
-            copy_bytes(goal, _next_field(header, field, rows[1, row], goals[row] >> ID_SHIFT), field[G_BYTES])
-        used[row] = _read_window(header, field, most_steps, starts[row], rows[0, row], goal, steps, total)
+        goal = place[G_GOALS] + row * place[G_BYTES]
+        if place[G_BYTES] > 0:
+            copy_field(goal, _next_field(ring, place, rows[1, row], goals[row] >> ID_SHIFT), place[G_BYTES])
+        used[row] = _read_window(ring, place, most_steps, starts[row], rows[0, row], goal, steps.ctypes.data, total)
         total += used[row]
     return total
 
@@ -332,7 +355,7 @@ def patch(rows, returns, lengths, terminated, gamma, columns):
         for item in range(len(rows)):
             row = rows[item]
             if kind == W_COPY:
-                copy_bytes(target + row * code, columns[index, 3] + item * code, code)
+                copy_field(target + row * code, columns[index, 3] + item * code, code)
             elif kind == W_RETURN:
                 store_number(target, row, code, returns[item])
             elif kind == W_DISCOUNT:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.experience import append_kernels, transfer_kernels
+from recollect.agent.storages.experience import append_kernels, check_kernels, release_kernels, transfer_kernels
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import (
@@ -140,7 +140,7 @@ class LaneRing:
 
     def check(self, sources: np.ndarray, num_items: int) -> None:
         """Refuse `num_items` steps at `sources` whose rewards or flags `append` would refuse."""
-        status = append_kernels.check(self._steps, self._flags, sources, num_items)
+        status = check_kernels.check(self._steps, self._flags, sources, num_items)
         if status != layout.OK:
             raise SchemaError(_REFUSALS[status])
 
@@ -153,7 +153,7 @@ class LaneRing:
 
     def forget(self, lane: int, number: int) -> None:
         """Hand out no step of `lane` before `number` any more."""
-        append_kernels.forget(self.header, lane, number)
+        release_kernels.forget(self.header, lane, number)
 
     def write_ahead(self, lane: int, columns: dict[Path, tuple[Place | None, np.ndarray]]) -> None:
         """Write columns `[time, num_envs, ...]` of the steps to come; a flag's place is None.

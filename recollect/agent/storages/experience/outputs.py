@@ -120,9 +120,8 @@ class OutputPlan:
     def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False, drawn_keys: tuple[str, ...] = ()) -> None:
         self._ring = ring
         self._outputs = [*self._list_outputs(shifted_stacks), *(_DRAWN[key] for key in drawn_keys)]
-        self._names = [name_of(output.path) for output in self._outputs]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
-        self._pool = TensorPool([(output.shape, output.dtype) for output in self._outputs])
+        self._pool = TensorPool([(name_of(output.path), output.shape, output.dtype) for output in self._outputs])
         self._columns = np.array([output.words for output in self._outputs], np.int64)
 
     def gather(self, drawn: Drawn, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
@@ -130,17 +129,18 @@ class OutputPlan:
         ids, weights, num_recent = drawn
         taken = self._pool.take(len(ids))
         gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, limits, gamma, weights, num_recent)
-        tensors = taken.tensors
-        return dict(zip(self._names, tensors, strict=True) if self._is_plain else self._named(tensors))
+        return taken.tensors.copy() if self._is_plain else dict(self._unstacked(taken.tensors))
 
-    def _named(self, tensors: list[torch.Tensor]) -> Iterable[tuple[Name, torch.Tensor]]:
-        for output, tensor in zip(self._outputs, tensors, strict=True):
+    def _unstacked(self, tensors: dict[Name, torch.Tensor]) -> Iterable[tuple[Name, torch.Tensor]]:
+        for output in self._outputs:
+            name = name_of(output.path)
+            tensor = tensors[name]
             if output.frame_extent:
                 size = tensor.shape[1] - output.frame_extent
-                yield name_of(output.path), _unstack(tensor[:, :size], output.axis)
+                yield name, _unstack(tensor[:, :size], output.axis)
                 yield name_of(next_path(output.path)), _unstack(tensor[:, output.frame_extent :], output.axis)
             else:
-                yield name_of(output.path), _unstack(tensor, output.axis)
+                yield name, _unstack(tensor, output.axis)
 
     def _list_outputs(self, shifted_stacks: bool) -> Iterable[Output]:
         ring, schema = self._ring, self._ring.schema

@@ -10,7 +10,7 @@ import numpy as np
 
 from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of
 from recollect.agent.storages.experience.draw_kernels import starts_of as _starts_of
-from recollect.agent.storages.experience.pointers import prefetch
+from recollect.agent.storages.experience.pointers import load_f32, load_i64, prefetch
 from recollect.agent.storages.experience.ring_layout import (
     A_BASE,
     A_LENGTH,
@@ -160,8 +160,9 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
         widest -= 1
     visited = _spread(sums, offsets[widest], offsets[widest + 1] - offsets[widest], total, uniforms, ids)
     for level in range(widest - 1, -1, -1):
+        nodes_at = sums.ctypes.data + 8 * offsets[level]
         for item in range(batch):
-            child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
+            child, left = pick_child(nodes_at + (ids[item] << (SHIFT + 3)), uniforms[item])
             ids[item] = (ids[item] << SHIFT) + child
             uniforms[item] = left
             if level > 0:
@@ -217,9 +218,10 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
         ids[item], heights[item] = nodes[current], levels[current]
         visited += levels[current]
     for level in range(len(offsets) - 3, -1, -1):
+        nodes_at = sums.ctypes.data + 8 * offsets[level]
         for item in range(batch):
             if heights[item] > level:
-                child, left = pick_child(sums, offsets[level] + (ids[item] << SHIFT), uniforms[item])
+                child, left = pick_child(nodes_at + (ids[item] << (SHIFT + 3)), uniforms[item])
                 ids[item] = (ids[item] << SHIFT) + child
                 uniforms[item] = left
                 if level > 0:
@@ -238,21 +240,29 @@ def _ask_for(sums, mins, offsets, errors, slot):
         prefetch(mins.ctypes.data + 8 * (slot >> SHIFT))
 
 
-@nb.njit(nb.int64(_i64, _table, _i64, _f32, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
-def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon, alpha):
-    """Record the errors of the starts `ids`; of duplicates the largest wins.
+@nb.njit(nb.int64(_i64, _table, nb.int64, nb.int64, nb.int64, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
+def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, errors, epsilon, alpha):
+    """Record the errors of starts; of duplicates the largest wins.
 
     Returns the number of starts that are no longer stored, or `BAD_ERROR` and changes nothing.
+
+    Parameters
+    ----------
+    ids_at, errors_at : int
+        Addresses of the ids int64 [num_rows] and of their errors float32 [num_rows].
     """
-    for item in range(len(ids)):
+    new_errors = np.empty(num_rows, np.float32)
+    for item in range(num_rows):
+        new_errors[item] = load_f32(errors_at + 4 * item)
         if not (math.isfinite(new_errors[item]) and new_errors[item] >= 0.0):
             return BAD_ERROR
-    slots = np.empty(len(ids), np.int64)
+    slots = np.empty(num_rows, np.int64)
     count = 0
-    for item in range(len(ids)):
-        lane, number = ids[item] >> ID_SHIFT, ids[item] & ID_MASK
+    for item in range(num_rows):
+        start = load_i64(ids_at + 8 * item)
+        lane, number = start >> ID_SHIFT, start & ID_MASK
         slots[item] = -1
-        if ids[item] < 0 or lane >= header[H_NUM_LANES] or number < oldest_of(header, lane):
+        if start < 0 or lane >= header[H_NUM_LANES] or number < oldest_of(header, lane):
             continue
         if number + starts[A_LENGTH, lane] > head_of(header, lane):
             continue
@@ -260,18 +270,18 @@ def update(header, starts, ids, new_errors, sums, mins, offsets, errors, epsilon
             slots[item] = lane * header[H_SLOTS] + number % header[H_SLOTS]
             _ask_for(sums, mins, offsets, errors, slots[item])
             count += 1
-    for item in range(len(ids)):
+    for item in range(num_rows):
         if slots[item] >= 0:
             errors[slots[item]] = -1.0
-    for item in range(len(ids)):
+    for item in range(num_rows):
         if slots[item] >= 0:
             errors[slots[item]] = max(errors[slots[item]], new_errors[item])
     if len(sums) > 0:
         kept = 0
-        for item in range(len(ids)):
+        for item in range(num_rows):
             if slots[item] >= 0:
                 slots[kept] = slots[item]
                 sums[slots[kept]] = priority_of(errors[slots[kept]], epsilon, alpha)
                 kept += 1
         refresh(sums, mins, offsets, slots, kept)
-    return len(ids) - count
+    return num_rows - count

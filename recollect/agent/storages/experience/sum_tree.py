@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from recollect.agent.storages.experience import priority_kernels, tree_kernels
 from recollect.agent.storages.experience.lane_ring import LaneRing
@@ -136,13 +137,20 @@ class SumTree:
         self.nodes_visited += visited
         return ids, weights
 
-    def update(self, ids: np.ndarray, errors: np.ndarray) -> int:
-        """Record the errors float32 [batch] of starts; returns how many are no longer stored."""
+    def update(self, ids: torch.Tensor, errors: torch.Tensor) -> int:
+        """Record the errors of starts; returns how many are no longer stored.
+
+        Parameters
+        ----------
+        ids, errors : int64 [batch], float32 [batch]
+            Contiguous and in CPU memory.
+        """
         num_stale: int = priority_kernels.update(
             self._ring.header,
             self._starts.table,
-            ids,
-            errors,
+            ids.data_ptr(),
+            errors.data_ptr(),
+            len(ids),
             *self._nodes,
             self.errors,
             self.epsilon,

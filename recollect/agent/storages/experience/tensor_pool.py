@@ -48,22 +48,22 @@ class TensorSet:
 
     Attributes
     ----------
-    tensors : list of Tensor
-        The tensors `[batch, ...]`.
+    tensors : dict of Tensor
+        The tensors `[batch, ...]` by name, as a batch has them: to be copied, which is cheaper than to make a dict.
     targets : int64 [outputs]
         Addresses of their memory.
     """
 
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
+    def __init__(self, tensors: dict[Any, torch.Tensor]) -> None:
         self.tensors = tensors
-        self.targets = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+        self.targets = np.array([tensor.data_ptr() for tensor in tensors.values()], np.int64)
         self._watched: list[_Watched] = []
         self._references = (0, 0)
 
     def watch(self, count_storage: Callable[[int], int]) -> None:
         """Take note of the counts at rest; nobody else may refer to the tensors yet."""
         self._count_storage = count_storage
-        self._watched = [_watch(tensor, count_storage) for tensor in self.tensors]
+        self._watched = [_watch(tensor, count_storage) for tensor in self.tensors.values()]
         # Counted as `is_free` counts, so that the references of loop and call are among them.
         for tensor, _, _, storage, _, _ in self._watched:
             self._references = (getrefcount(tensor), getrefcount(storage))
@@ -91,11 +91,11 @@ class TensorPool:
 
     Parameters
     ----------
-    outputs : list of (shape, dtype)
-        Shape of one row and dtype of each tensor of a set.
+    outputs : list of (name, shape, dtype)
+        Name, shape of one row and dtype of each tensor of a set.
     """
 
-    def __init__(self, outputs: list[tuple[tuple[int, ...], np.dtype]]) -> None:
+    def __init__(self, outputs: list[tuple[Any, tuple[int, ...], np.dtype]]) -> None:
         self._outputs = outputs
         self._sets: dict[int, list[TensorSet]] = {}
 
@@ -111,7 +111,9 @@ class TensorPool:
                 # The set that was handed out longest ago comes first: it is the likeliest to be free again.
                 kept.append(kept.pop(index))
                 return each
-        fresh = TensorSet([torch.from_numpy(np.empty((batch_size, *shape), dtype)) for shape, dtype in self._outputs])
+        fresh = TensorSet(
+            {name: torch.from_numpy(np.empty((batch_size, *shape), dtype)) for name, shape, dtype in self._outputs}
+        )
         if _storage_count is not None:
             fresh.watch(_storage_count)
             if len(kept) == _SETS_KEPT:

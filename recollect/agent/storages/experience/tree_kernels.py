@@ -9,6 +9,9 @@ Every inner node is the sum of its children, computed anew, so nothing drifts.
 import numba as nb
 import numpy as np
 
+from recollect.agent.storages.experience.eights import smallest_of_eight, sum_of_eight
+from recollect.agent.storages.experience.pointers import load_f64, store_f64
+
 SHIFT = 3
 FANOUT = 8
 
@@ -34,18 +37,10 @@ def _positive(value):
 def _refresh_node(sums, mins, offsets, level, node):
     """Recompute a node of `level` >= 1 from its children."""
     child = offsets[level - 1] + (node << SHIFT)
-    left = (sums[child] + sums[child + 1]) + (sums[child + 2] + sums[child + 3])
-    right = (sums[child + 4] + sums[child + 5]) + (sums[child + 6] + sums[child + 7])
-    sums[offsets[level] + node] = left + right
-    smallest = np.inf
-    if level == 1:
-        for index in range(FANOUT):
-            smallest = min(smallest, _positive(sums[child + index]))
-    else:
-        child -= offsets[1]
-        for index in range(FANOUT):
-            smallest = min(smallest, _positive(mins[child + index]))
-    mins[offsets[level] - offsets[1] + node] = smallest if smallest < np.inf else 0.0
+    children = sums.ctypes.data + 8 * child
+    store_f64(sums.ctypes.data + 8 * (offsets[level] + node), sum_of_eight(children))
+    smallest = smallest_of_eight(children if level == 1 else mins.ctypes.data + 8 * (child - offsets[1]))
+    store_f64(mins.ctypes.data + 8 * (offsets[level] - offsets[1] + node), smallest if smallest < np.inf else 0.0)
 
 
 @nb.njit(**_INLINED)
@@ -79,26 +74,29 @@ def rebuild(sums, mins, offsets):
 
 
 @nb.njit(**_KERNEL)
-def _last_positive(sums, first_child):
+def _last_positive(children):
     """The last positive child, and the largest residual that it holds: where rounding overshot."""
-    for child in range(FANOUT - 1, 0, -1):
-        if sums[first_child + child] > 0.0:
-            return child, np.nextafter(sums[first_child + child], 0.0)
-    return 0, np.nextafter(sums[first_child], 0.0)
+    child = FANOUT - 1
+    while child > 0 and load_f64(children + 8 * child) <= 0.0:
+        child -= 1
+    return child, np.nextafter(load_f64(children + 8 * child), 0.0)
 
 
 @nb.njit(**_INLINED)
-def pick_child(sums, first_child, residual):
-    """Child in whose share `residual` falls, and what is left of it; never one of priority 0."""
+def pick_child(children, residual):
+    """Child in whose share `residual` falls, and what is left of it; never one of priority 0.
+
+    `children` is the address of the eight: to hand the array on from a loop would cost two atomic operations.
+    """
     running, before, child = 0.0, 0.0, 0
     # No branch depends on the data, so the walks of a batch overlap.
     for index in range(FANOUT):
-        running += sums[first_child + index]
+        running += load_f64(children + 8 * index)
         passed = running <= residual
         before = running if passed else before
         child += passed
     if child == FANOUT:
-        return _last_positive(sums, first_child)
+        return _last_positive(children)
     return child, residual - before
 
 

@@ -110,8 +110,8 @@ class PERBuffer(NStepReplayBuffer):
                     f'prioritised replay needs the TD errors of a batch at info["{keys.ALGORITHM}"]["{keys.ERRORS}"]'
                 )
             return info
-        ids = _as_array(batch[keys.IDXS], np.int64)
-        values = self._one_error_a_row(_as_array(errors, np.float32), len(ids))
+        ids = _as_tensor(batch[keys.IDXS], torch.int64)
+        values = self._one_error_a_row(_as_tensor(errors, torch.float32), len(ids))
         with self._store.lock:
             if self.tree is None:
                 raise StorageError("the storage is empty: insert data before setting priorities")
@@ -120,16 +120,16 @@ class PERBuffer(NStepReplayBuffer):
         info.setdefault(keys.STORAGE, {})[_STALE] = num_stale
         return info
 
-    def _one_error_a_row(self, errors: np.ndarray, num_rows: int) -> np.ndarray:
-        """Errors as float32 [rows]; those of sequences' steps are mixed over time."""
+    def _one_error_a_row(self, errors: torch.Tensor, num_rows: int) -> torch.Tensor:
+        """Errors float32 of `num_rows` in all; those of sequences' steps are mixed over time."""
         is_sequence = self._store.sequence is not None and errors.ndim > 1 and len(errors) == num_rows
         if is_sequence and errors.shape[2:] in ((), (1,)):
             # Mixing may hide that one step's error is wrong.
             _refuse_negative(errors)
-            errors = self.get_sequence_priority(errors).astype(np.float32)
-        if errors.size != num_rows:
-            raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {errors.shape}")
-        return errors.reshape(-1)
+            errors = self.get_sequence_priority(errors).contiguous()
+        if errors.numel() != num_rows:
+            raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {tuple(errors.shape)}")
+        return errors
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         return self._draw_prioritised(num_rows, NO_FLOORS, 0)
@@ -176,14 +176,15 @@ class PERBuffer(NStepReplayBuffer):
             self.tree.rescale(alpha, epsilon)
 
 
-def _refuse_negative(errors: np.ndarray) -> None:
-    if not (np.isfinite(errors).all() and (errors >= 0).all()):
+def _refuse_negative(errors: torch.Tensor) -> None:
+    if not (torch.isfinite(errors) & (errors >= 0)).all():
         raise wrong_error()
 
 
-def _as_array(values: Any, dtype: type[np.generic]) -> np.ndarray:
-    if isinstance(values, torch.Tensor):
-        if values.requires_grad:
-            values = values.detach()
-        values = (values if values.is_cpu else values.cpu()).numpy()
-    return np.ascontiguousarray(values, dtype)
+def _as_tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Values as a contiguous tensor in CPU memory; those that are one already come back as they are."""
+    if not isinstance(values, torch.Tensor):
+        values = torch.from_numpy(np.array(values))
+    elif values.dtype is dtype and values.is_cpu and values.is_contiguous():
+        return values
+    return values.detach().to("cpu", dtype).contiguous()
