@@ -44,7 +44,7 @@ class Agent:
     >>> agent = Agent("sac", "Pendulum-v1", storage="per", n_step=3, seed=1)
     >>> agent.learn(20_000)  # doctest: +SKIP
     >>> print(agent.evaluate(episodes=100))  # doctest: +SKIP
-    -149.3 ± 8.1 over 100 episodes
+    -143.8 ± 7.6 over 100 episodes
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """`FaultTolerantVector`: a vector env of its own making, built anew as a whole when it raises."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,8 +12,14 @@ from recollect.agent.envs.failures import Rebuilding
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
 
+# The class is generic for type checkers only: before Gymnasium 1.4 it cannot be subscripted.
+if TYPE_CHECKING:
+    VectorWrapper = gym.vector.VectorWrapper[Any, Any, Any, Any, Any]
+else:
+    VectorWrapper = gym.vector.VectorWrapper
 
-class FaultTolerantVector(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+
+class FaultTolerantVector(VectorWrapper):
     """A vector env that is built anew when it raises in `step` or `reset`; every env then loses its episode.
 
     Parameters

@@ -99,7 +99,7 @@ def reward_of(place: np.ndarray, action: Any) -> float:
     return float(place[2] + digits @ (10.0 ** np.arange(1, 1 + len(digits))))
 
 
-class ToyVector(gym.vector.VectorWrapper[Any, Any, Any, Any, Any]):
+class ToyVector(gym.vector.VectorWrapper):
     """A vector env of its own making, in any autoreset mode; it reuses the memory of observations."""
 
     def __init__(self, mode: str, num_envs: int, **options: Any) -> None:
