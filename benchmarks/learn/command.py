@@ -93,7 +93,7 @@ def _publish_table(rows: list[report.Row], folder: Path) -> None:
     print(report.summary(rows))
     if folder == RESULTS:
         write_section(TABLE_PAGE, "learn", report.markdown(rows))
-        write_section(README, "learn", report.markdown(rows))
+        write_section(README, "learn", report.sentence(rows))
 
 
 def _publish_ablation(rows: list[report.Row], folder: Path) -> None:

@@ -70,6 +70,11 @@ def summary(rows: Sequence[Row]) -> str:
     return f"{outcomes.count(_REACHED)} of {num_known} scores reached{tail}"
 
 
+def sentence(rows: Sequence[Row]) -> str:
+    """Return the summary as a sentence of a document."""
+    return f"{summary(rows)}, over three seeds and 100 evaluation episodes each."
+
+
 def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:
     cell = row.cell
     return [
@@ -114,4 +119,4 @@ def origin(rows: Sequence[Row]) -> str:
     versions = {name: number for record in records for name, number in record.versions.items()}
     hours = sum(record.elapsed_s for record in records) / 3600
     names = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
-    return f"{len(records)} runs, {when}, {hours:.1f} hours of one thread; {names}."
+    return f"{len(records)} runs, {when}, {hours:.1f} hours in all, one thread each, beside other work; {names}."
