@@ -153,11 +153,11 @@ def listen_for_errors(scheme: Scheme) -> dict[int, np.float32]:
     def listening(batch: dict[str, Any], grads_to_cpu: bool = True) -> Any:
         gradients, info = compute(batch, grads_to_cpu)
         if keys.ERRORS in info[keys.ALGORITHM]:
-            errors = info[keys.ALGORITHM][keys.ERRORS].numpy()
+            errors = info[keys.ALGORITHM][keys.ERRORS]
             if keys.MASK in batch:
-                errors = 0.9 * errors.max(1) + (1 - 0.9) * errors.mean(1)
+                errors = 0.9 * errors.amax(1) + (1 - 0.9) * errors.mean(1)
             of_batch: dict[int, np.float32] = {}
-            for step, error in zip(batch[keys.IDXS].tolist(), errors.reshape(-1), strict=True):
+            for step, error in zip(batch[keys.IDXS].tolist(), errors.numpy().reshape(-1), strict=True):
                 of_batch[step] = max(error, of_batch.get(step, error))
             told.update(of_batch)
         return gradients, info

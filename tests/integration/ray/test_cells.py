@@ -85,14 +85,14 @@ LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = 
     (
         "cartpole-ddqn",
         {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0},
-        12_000,
+        20_000,
         {"update_every": 16, "num_mini_batch": 16},
         100.0,
     ),
     (
         "cartpole-ppo",
         {"num_grad_workers": 2, "grad_mode": "async"},
-        24_000,
+        40_000,
         {"lr": 2e-3, "num_epochs": 10, "anneal_steps": 0, "num_envs": 4},
         150.0,
     ),

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -71,7 +72,9 @@ def test_commands_print_what_the_guide_shows(
     words: str, expected: str, recollect: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "110")
+    # As where the extra is missing: neither to be imported nor registered by an earlier test.
     monkeypatch.setitem(sys.modules, "gymnasium_robotics", None)
+    monkeypatch.delitem(gym.registry, "FetchReach-v4", raising=False)
     outcome = recollect(*shlex.split(words))
     assert (outcome.out + outcome.err).strip() == expected.strip()
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,10 @@ def test_an_error_in_every_seed_is_the_commands_error(recollect: Run) -> None:
 
 def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run) -> None:
     words = [sys.executable, "-m", "recollect", *CARTPOLE, "--steps", "10_000_000", *TINY]
-    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell that runs the tests in the background makes them, and so their children, deaf to the signal.
+    listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=listen, text=True, **pipes)
     folder = tmp_path / "runs" / "cartpole-ddqn-1"
     deadline = time.monotonic() + 60
     while not read_rows(folder / "metrics.csv") and time.monotonic() < deadline:
