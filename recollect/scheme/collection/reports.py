@@ -159,11 +159,15 @@ def worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
         f"{_WORKERS}/codec_s": sum(report.codec_s for report in reports),
     }
     for report in reports:
-        prefix = f"{_WORKERS}/{report.index_parent}.{report.index_worker}"
-        found |= {
-            f"{prefix}/steps_per_s": report.steps_per_s,
-            f"{prefix}/policy_lag": report.lag,
-            f"{prefix}/restarts": report.restarts,
-            f"{prefix}/bytes_per_s": report.bytes_per_s,
-        }
+        found |= metrics_of(report, f"{_WORKERS}/{report.index_parent}.{report.index_worker}", "policy_lag")
     return found
+
+
+def metrics_of(report: WorkerReport, prefix: str, lag: str) -> dict[str, float]:
+    """Metrics of one worker by name; `lag` is what its lag is called."""
+    return {
+        f"{prefix}/steps_per_s": report.steps_per_s,
+        f"{prefix}/{lag}": report.lag,
+        f"{prefix}/restarts": report.restarts,
+        f"{prefix}/bytes_per_s": report.bytes_per_s,
+    }

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from recollect.scheme.collection.reports import Receipt, WorkerRecord, WorkerReport
+from recollect.scheme.collection.reports import Receipt, WorkerRecord, WorkerReport, metrics_of
 
 _GRADIENTS: Final = "gradients"
 
@@ -41,11 +41,5 @@ def gradient_worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]
     """Metrics of each gradient worker, by name."""
     found: dict[str, float] = {}
     for report in reports:
-        prefix = f"{_GRADIENTS}/{report.index_worker}"
-        found |= {
-            f"{prefix}/steps_per_s": report.steps_per_s,
-            f"{prefix}/asynchrony": report.lag,
-            f"{prefix}/restarts": report.restarts,
-            f"{prefix}/bytes_per_s": report.bytes_per_s,
-        }
+        found |= metrics_of(report, f"{_GRADIENTS}/{report.index_worker}", "asynchrony")
     return found
