@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-ray = pytest.importorskip("ray")
+import ray
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
