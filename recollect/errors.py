@@ -36,8 +36,10 @@ class RecollectWarning(UserWarning):
     """Something works, but the user should change it."""
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """Phrase a hint for a mistyped `name`: the closest known one, or all of them."""
+def closest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Phrase a hint for a mistyped `name`: the closest known one, else `otherwise` or all of them."""
     names = sorted(known)
     matches = get_close_matches(name, names, n=1)
-    return f"did you mean {matches[0]!r}?" if matches else f"known: {', '.join(names)}"
+    if matches:
+        return f"did you mean {matches[0]!r}?"
+    return f"known: {', '.join(names)}" if otherwise is None else otherwise

@@ -8,6 +8,7 @@ from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_poli
 from recollect.errors import ConfigError, closest
 
 NAME: Final = "name"
+_ALL_OPTIONS: Final = "`recollect list options` shows those of a run, `recollect list options sac` those of SAC"
 
 
 def split(document: Document, settings: Iterable[str]) -> tuple[dict[str, Document], Document]:
@@ -77,5 +78,6 @@ def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str 
     if not owners:
         paths = {f"{part}.{name}" for part, options in known.items() for name in options}
         names = {name for options in known.values() for name in options}
-        raise ConfigError(f"a run has no option {path!r}; {closest(path, {*settings, *(paths if dot else names)})}")
+        hint = closest(path, {*settings, *(paths if dot else names)}, _ALL_OPTIONS)
+        raise ConfigError(f"a run has no option {path!r}; {hint}")
     return owners[0], path

@@ -166,9 +166,10 @@ def _defaults(part: str, name: str | None) -> Document:
 def _check_names(parts: Mapping[str, Document]) -> None:
     if NAME in parts[ALGO]:
         class_of(ALGO, parts[ALGO][NAME])
-    for part, example in ((ALGO, "sac"), (ENV, "Pendulum-v1")):
+    hints = {ALGO: "e.g. sac; `recollect list algorithms` shows all", ENV: "a Gymnasium id, e.g. Pendulum-v1"}
+    for part, hint in hints.items():
         if NAME not in parts[part]:
-            raise ConfigError(f"the run needs an {part}, e.g. {example}; `recollect list` shows what there is")
+            raise ConfigError(f"the run needs an {part}, {hint}")
 
 
 def _check_family(algo: str, storage: str) -> None:
@@ -177,4 +178,4 @@ def _check_family(algo: str, storage: str) -> None:
     class_of(STORAGE, storage)
     fitting = ON_POLICY_STORAGES if is_on_policy(algo) else OFF_POLICY_STORAGES
     if storage not in fitting:
-        raise ConfigError(f"{algo} cannot learn from the storage {storage!r}; use {', '.join(fitting)}")
+        raise ConfigError(f"{algo} cannot learn from the storage {storage!r}; use {' or '.join(fitting)}")

@@ -67,6 +67,9 @@ class SchemeConfig(Options):
         None, "Ray runtime environment of the workers: your own modules, packages, variables", _resources
     )
     placement: str = option(PACK, "Place workers on few nodes (PACK) or on many (SPREAD)", one_of(PACK, SPREAD))
+    journal_folder: str | None = option(
+        None, "Where gradient workers note what they store, in case they are killed; best a folder that all nodes share"
+    )
     max_policy_lag: int | None = option(
         None, "Most versions that the acting policy may be behind the learned one; the learner waits", optional(count)
     )

@@ -241,6 +241,7 @@ def _remote_gradients(
         device,
         worker_class=PeerWorker if is_decentralised else GWorker,
         replay_ratio=config.replay_ratio,
+        journal_folder=config.journal_folder,
         worker_remote_config=config.grad_resources,
         supervision=config.supervision,
         placement=config.placement,

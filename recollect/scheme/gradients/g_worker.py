@@ -1,8 +1,10 @@
 """`GWorker`: turns what was collected into gradients."""
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
+from recollect.agent.storages.off_policy.snapshots import StorageJournal, StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
@@ -67,11 +69,14 @@ class Revival:
         How its collection stood.
     storage : Path or None
         Folder that its storage was last written to, if it was.
+    is_successor : bool
+        Whether it takes the place of one that is gone, and finds its storage in the journal.
     """
 
     learned: dict[str, Any]
     collection: dict[str, Any]
     storage: Path | None = None
+    is_successor: bool = False
 
 
 class GWorker(SharedComponents, Worker):
@@ -93,6 +98,8 @@ class GWorker(SharedComponents, Worker):
         Gradient workers of the training, this one included; each has its share of the `start_steps`.
     replay_ratio : float, optional
         Updates for each collected step; by default as many as the algorithm says in each stage.
+    journal_folder : Path, optional
+        Where it notes what it has stored, for its successor if it is killed.
     epoch : int
         How often the worker was rebuilt.
 
@@ -111,6 +118,7 @@ class GWorker(SharedComponents, Worker):
         *,
         num_peers: int = 1,
         replay_ratio: float | None = None,
+        journal_folder: Path | None = None,
         epoch: int = 0,
     ) -> None:
         super().__init__(index_worker)
@@ -125,6 +133,9 @@ class GWorker(SharedComponents, Worker):
         self._num_computed = 0
         self._seen: Sums = {}
         self._snapshots: dict[Path, StorageSnapshot] = {}
+        self._journal_folder = journal_folder
+        self._journal: StorageJournal | None = None
+        self.begin_journal(0)
 
     def collect(self) -> float:
         """Have the data of one update stage collected; returns the seconds that it took.
@@ -139,6 +150,7 @@ class GWorker(SharedComponents, Worker):
         elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
         if self._limiter is not None and counts:
             self._limiter.collected(self.col_worker.num_steps - num_before)
+        self._note()
         return elapsed_s
 
     def compute_gradients(self) -> Iterator[Info]:
@@ -202,8 +214,12 @@ class GWorker(SharedComponents, Worker):
         put_state(self.algo, revival.learned, with_chance=False)
         self.col_worker.load_state(revival.collection)
         self._stage = None
-        if revival.storage is not None:
-            self._recover_storage(revival.storage)
+        if revival.is_successor and self._recover(self._read_journal):
+            return
+        if revival.storage is not None and self._recover(partial(self.load_storage, revival.storage)):
+            return
+        if revival.is_successor:
+            self.col_worker.num_steps_lost = self.col_worker.num_steps
 
     def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
@@ -231,6 +247,11 @@ class GWorker(SharedComponents, Worker):
         self._stage = None
         self.col_workers.replace_agent_component(component_name, new_component_factory)
 
+    def begin_journal(self, number: int) -> None:
+        """Note in a journal of that number what is stored from now on, because the storage is another."""
+        if self._journal_folder is not None and not self.algo.is_on_policy:
+            self._journal = StorageJournal(folder_of(self._journal_folder, self.index_worker) / str(number))
+
     def add_col_workers(self, num_workers: int) -> None:
         """Let more workers collect."""
         self.col_workers.collection.add_workers(num_workers)
@@ -240,17 +261,37 @@ class GWorker(SharedComponents, Worker):
         self.col_workers.collection.remove_workers(num_workers)
 
     def stop(self) -> None:
-        """Stop the workers that collect."""
+        """Stop the workers that collect, and remove what was noted."""
         self.col_workers.stop()
+        if self._journal_folder is not None:
+            shutil.rmtree(folder_of(self._journal_folder, self.index_worker), ignore_errors=True)
 
-    def _recover_storage(self, folder: Path) -> None:
-        """Fill the storage from a folder; the run goes on without what cannot be read."""
+    def _note(self) -> None:
+        """Note what is new in the storage; the run goes on without a journal that cannot be written."""
+        if self._journal is None:
+            return
         try:
-            self.load_storage(folder)
+            self._journal.note(self.storage, self.col_worker.state())
+        except StorageError as error:
+            _LOG.warning("gradient worker %d keeps no journal from now on: %s", self.index_worker, error)
+            self._journal = None
+
+    def _read_journal(self) -> None:
+        """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
+        if self._journal is None or not self._journal.exists:
+            raise StorageError("there is no journal")
+        self.col_worker.load_state(self._journal.load(self.storage))
+        cut_streams(self.storage)
+
+    def _recover(self, fill: Callable[[], None]) -> bool:
+        """Fill the storage, and return whether that was possible; if not, it is empty and the run goes on."""
+        try:
+            fill()
         except (OSError, SchemaError, StorageError) as error:
             _LOG.warning("gradient worker %d begins with an empty storage: %s", self.index_worker, error)
             self.storage.reset()
-            self.col_worker.num_steps_lost = self.col_worker.num_steps
+            return False
+        return True
 
     def _snapshot_in(self, folder: Path) -> StorageSnapshot:
         return self._snapshots.setdefault(folder, StorageSnapshot(folder))
@@ -307,6 +348,11 @@ class GWorker(SharedComponents, Worker):
         """Returns of the episodes that ended since the last stage, which some storages learn from."""
         returns = [episode.total_reward for episode in self.col_worker.episodes.take_new()]
         return {keys.EPISODES: {keys.TRAIN_REWARD: returns}} if returns else {}
+
+
+def folder_of(folder: Path, index: int) -> Path:
+    """Folder of one worker; workers do not have the same working directory as the process that starts them."""
+    return folder.absolute() / f"worker-{index}"
 
 
 def numbers_of(info: Mapping[str, Any]) -> Info:

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
@@ -29,6 +32,9 @@ class GWorkerSet(WorkerSet):
         Class of the workers.
     replay_ratio : float, optional
         Updates for each collected step.
+    journal_folder : path-like, optional
+        Where a folder is made for what workers note of their storages, and removed with them; by default among the
+        temporary files of each machine. A folder that all machines share outlives any of them.
     worker_remote_config : mapping, optional
         Ray's resource options of one worker; by default what the cluster has.
     supervision : Supervision, optional
@@ -47,17 +53,22 @@ class GWorkerSet(WorkerSet):
         *,
         worker_class: type[GWorker] = GWorker,
         replay_ratio: float | None = None,
+        journal_folder: str | PathLike[str] | None = None,
         worker_remote_config: Mapping[str, Any] | None = None,
         supervision: Supervision | None = None,
         placement: str = "PACK",
         num_sharing: int | None = None,
     ) -> None:
         supervision = supervision or Supervision()
+        if journal_folder is not None:
+            Path(journal_folder).mkdir(parents=True, exist_ok=True)
+        self._journals = TemporaryDirectory("-journals", "recollect-", journal_folder, ignore_cleanup_errors=True)
         params = {
             "col_workers_factory": col_workers_factory,
             "device": device,
             "num_peers": num_workers,
             "replay_ratio": replay_ratio,
+            "journal_folder": Path(self._journals.name),
         }
         super().__init__(
             worker_class,
@@ -68,3 +79,8 @@ class GWorkerSet(WorkerSet):
             placement=placement,
             num_sharing=num_sharing,
         )
+
+    def stop(self) -> None:
+        """End all workers, and remove what they have noted."""
+        super().stop()
+        self._journals.cleanup()

@@ -13,7 +13,7 @@ from recollect.scheme.base import engine
 from recollect.scheme.base.worker_set import Call
 from recollect.scheme.gradients import moments
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, Revival
+from recollect.scheme.gradients.g_worker import GradientReply, Revival, folder_of
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient, Gradients, GradientsReport
 from recollect.scheme.gradients.learned import take_learned, take_state
@@ -28,8 +28,9 @@ _WORKERS: Final = "workers"
 class RemoteGradients(Gradients):
     """Gradients of workers in other processes, each with a storage and a collection of its own.
 
-    A worker that dies is built anew and goes on from the present weights, its own counters, and what its storage
-    held when it was last saved; only what it has stored since is lost with it.
+    A worker that dies is built anew and goes on from the present weights and from what it has noted in its journal:
+    every step that is counted here is there again. Without the journal, because its machine is gone too, it goes on
+    from what its storage held when it was last saved.
 
     Parameters
     ----------
@@ -50,6 +51,7 @@ class RemoteGradients(Gradients):
         self._num_learners = workers.num_workers
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
+        self._num_journals = 0
 
     @property
     def offending_batch(self) -> dict[str, Any] | None:
@@ -83,12 +85,12 @@ class RemoteGradients(Gradients):
 
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
-        self._have_all("save_storage", lambda index: (_folder_of(folder, index),))
+        self._have_all("save_storage", lambda index: (folder_of(folder, index),))
         self._saved_in = folder
         self._ask_statuses()
 
     def load_storage(self, folder: Path) -> None:
-        self._have_all("load_storage", lambda index: (_folder_of(folder, index),))
+        self._have_all("load_storage", lambda index: (folder_of(folder, index),))
         self._saved_in = folder
         self._ask_statuses()
 
@@ -102,10 +104,12 @@ class RemoteGradients(Gradients):
 
     def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
         self._forget()
-        if component_name == "storage":
-            self._saved_in = None
         self.col_worker.replace_agent_component(component_name, new_component_factory)
         self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
+        if component_name == "storage":
+            self._saved_in = None
+            self._num_journals += 1
+            self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
 
     def add_col_workers(self, num_workers: int) -> None:
         self._change_col_workers("add_col_workers", num_workers)
@@ -160,11 +164,9 @@ class RemoteGradients(Gradients):
         return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
 
     def _revival(self, index: int) -> Revival:
-        """Where the successor of a worker goes on from; what the old one stored and did not save is lost."""
-        collection = self._status_of(index).collection
-        if self._saved_in is None:
-            return Revival(take_state(self.algo), {**collection, "num_steps_lost": collection["num_steps"]})
-        return Revival(take_state(self.algo), collection, _folder_of(self._saved_in, index))
+        """Where the successor of a worker goes on from."""
+        saved = None if self._saved_in is None else folder_of(self._saved_in, index)
+        return Revival(take_state(self.algo), self._status_of(index).collection, saved, is_successor=True)
 
     def _status_of(self, index: int) -> GradientStatus:
         """What was last heard of a worker; nothing is stored before the first time."""
@@ -218,11 +220,6 @@ def mean_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         part: {name: sum(found) / len(found) for name, found in numbers.items()} for part, numbers in values.items()
     }
-
-
-def _folder_of(folder: Path, index: int) -> Path:
-    """Folder of one worker; workers do not have the same working directory as this process."""
-    return folder.absolute() / f"worker-{index}"
 
 
 def _shares(state: Mapping[str, Any], num_workers: int) -> list[dict[str, Any]]:

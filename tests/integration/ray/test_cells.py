@@ -80,7 +80,7 @@ def check_metrics(found: dict[str, float], collection: str, gradients: str) -> N
     assert found[metrics.STEPS] > 0
 
 
-# Presets, cells, steps, options and the least return.
+# Presets, cells, steps, options and the least return. `test_killed_runs` has Pendulum.
 LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = [
     (
         "cartpole-ddqn",
@@ -95,13 +95,6 @@ LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = 
         40_000,
         {"lr": 2e-3, "num_epochs": 10, "anneal_steps": 0, "num_envs": 4},
         150.0,
-    ),
-    (
-        "pendulum-sac",
-        {"num_grad_workers": 2, "update_mode": "decentralised"},
-        8_000,
-        {"update_every": 25, "num_mini_batch": 25},
-        -500.0,
     ),
 ]
 

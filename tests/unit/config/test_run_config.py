@@ -102,7 +102,7 @@ def test_a_config_survives_its_file(tmp_path: Path) -> None:
         ({"overrides": {"steps": 0}}, "steps must be at least 1, got 0"),
         ({"overrides": {"vec": "asink"}}, "vec must be one of"),
         ({"overrides": {"actor": "big"}}, "actor must be a mapping of options"),
-        ({"overrides": {"storage": "gae"}}, "sac cannot learn from the storage 'gae'; use replay, nstep"),
+        ({"overrides": {"storage": "gae"}}, "sac cannot learn from the storage 'gae'; use replay or nstep"),
     ],
 )
 def test_what_cannot_work_is_refused(arguments: dict[str, Any], message: str) -> None:

@@ -69,7 +69,7 @@ class Manifest:
         """Write it as JSON."""
         content = {key: value for key, value in vars(self).items() if key not in ("schema", "store", "chunks")}
         content["schema"] = _dump_schema(self.schema)
-        content["store"] = _dump_store(self.store)
+        content["store"] = dump_store(self.store)
         content["chunks"] = [vars(chunk) for chunk in self.chunks]
         try:
             text = json.dumps(content)
@@ -98,7 +98,7 @@ def load_manifest(data: bytes, where: str) -> Manifest:
 
 def _load(content: dict[str, Any]) -> Manifest:
     content["schema"] = _load_schema(content["schema"])
-    content["store"] = _load_store(content["store"])
+    content["store"] = load_store(content["store"])
     content["chunks"] = [Chunk(**chunk) for chunk in content["chunks"]]
     content["sequence"] = None if content["sequence"] is None else tuple(content["sequence"])
     return Manifest(**content)
@@ -130,7 +130,8 @@ def _load_leaf(leaf: Mapping[str, Any]) -> Leaf:
     return Leaf(tuple(leaf["path"]), tuple(leaf["shape"]), np.dtype(leaf["dtype"]))
 
 
-def _dump_store(state: StoreState) -> dict[str, Any]:
+def dump_store(state: StoreState) -> dict[str, Any]:
+    """Who feeds a store, as JSON."""
     sources = [[_dump_source(source), lane, received] for source, lane, received in state.sources]
     return {
         "sources": sources,
@@ -139,7 +140,8 @@ def _dump_store(state: StoreState) -> dict[str, Any]:
     }
 
 
-def _load_store(content: Mapping[str, Any]) -> StoreState:
+def load_store(content: Mapping[str, Any]) -> StoreState:
+    """Who feeds a store, from what `dump_store` made of it."""
     sources = tuple((_load_source(source), lane, received) for source, lane, received in content["sources"])
     return StoreState(sources, tuple(content["vacant_lanes"]), content["warned_of_cuts"])
 

@@ -34,10 +34,10 @@ def cut_piece(ring: LaneRing, lanes: slice, begin: int, end: int) -> dict[str, n
     return {_ROWS: rows, **blocks, _TAILS: tails} | ({_WHOLES: wholes} if ring.schema.depth > 1 else {})
 
 
-def put_piece(ring: LaneRing, lanes: slice, begin: int, piece: Mapping[str, np.ndarray], lowest: int) -> None:
-    """Copy a piece that begins with step `begin` into a ring, steps before `lowest` left out."""
-    skipped = max(0, lowest - begin)
-    rows = piece[_ROWS][:, skipped:].copy()
+def put_piece(ring: LaneRing, lanes: slice, begin: int, piece: Mapping[str, np.ndarray], lowest: int, end: int) -> None:
+    """Copy a piece that begins with step `begin` into a ring, steps before `lowest` and from `end` on left out."""
+    kept = slice(max(0, lowest - begin), end - begin)
+    rows = piece[_ROWS][:, kept].copy()
     tables = ring.tables()
     records = piece[_TAILS], piece.get(_WHOLES, tables.wholes[:0])
     tails, wholes = _take_records(rows, *records, stacked=ring.schema.depth > 1)
@@ -46,10 +46,10 @@ def put_piece(ring: LaneRing, lanes: slice, begin: int, piece: Mapping[str, np.n
     if ring.schema.depth > 1:
         _shift(rows, layout.R_WHOLE, first_whole)
         _shift(tails, layout.T_WHOLE, first_whole)
-    slots = np.arange(begin + skipped, begin + skipped + rows.shape[1]) % ring.num_slots
+    slots = np.arange(begin + kept.start, begin + kept.start + rows.shape[1]) % ring.num_slots
     tables.rows[lanes][:, slots] = rows
     for index, block in enumerate(tables.blocks):
-        block[lanes][:, slots] = piece[f"{_BLOCK}{index}"][:, skipped:]
+        block[lanes][:, slots] = piece[f"{_BLOCK}{index}"][:, kept]
     tables.tails[first_tail : first_tail + len(tails)] = tails
     tables.wholes[first_whole : first_whole + len(wholes)] = wholes
 

@@ -138,10 +138,20 @@ class Sequences(Starts):
                 new[lane, grid % new.shape[1]] = old[lane, grid % old.shape[1]]
         self.grow(ring.num_lanes)
 
-    def state(self, ring: LaneRing) -> dict[str, np.ndarray]:
-        """What a snapshot needs: the table, and the states at the starts and of the last steps."""
+    def state(self, ring: LaneRing, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """What a snapshot needs: the table, and the states at the starts and of the last steps.
+
+        Parameters
+        ----------
+        ring : LaneRing
+            The steps.
+        since : int64 [num_lanes], optional
+            Oldest step of each lane whose state is asked for.
+        """
         begun = [self._begun(ring, lane) | (lane << layout.ID_SHIFT) for lane in range(ring.num_lanes)]
         ids = np.concatenate(begun)
+        if since is not None:
+            ids = ids[(ids & layout.ID_MASK) >= since[ids >> layout.ID_SHIFT]]
         arrays = {"table": self.table.copy(), "ids": ids}
         for index, (states, recent) in enumerate(zip(self.states(ids).values(), self._recent, strict=True)):
             arrays |= {f"states{index}": states, f"recent{index}": recent.copy()}

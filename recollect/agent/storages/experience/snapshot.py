@@ -8,10 +8,12 @@ either the old snapshot or the new one.
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
@@ -19,9 +21,21 @@ from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.manifest import Chunk, Manifest, load_manifest
-from recollect.agent.storages.experience.ring_pieces import cut_piece, put_piece
+from recollect.agent.storages.experience.ring_pieces import cut_piece
 from recollect.agent.storages.experience.schema import Schema
 from recollect.agent.storages.experience.sequences import Sequences
+from recollect.agent.storages.experience.snapshot_content import (
+    Addition,
+    Content,
+    Piece,
+    SlotValues,
+    cut_slots,
+    group_size_of,
+    lanes_of,
+    merge_sequences,
+    put_slots,
+    put_steps,
+)
 from recollect.agent.storages.experience.snapshot_files import (
     MANIFEST,
     SnapshotReader,
@@ -34,7 +48,8 @@ from recollect.errors import RecollectError, StorageError
 _CHUNK_BYTES: Final = 1 << 23
 _SEQUENCES: Final = "sequences-"
 _SLOTS: Final = "slots-"
-_CURSORS: Final = ("heads", "firsts", "lows")
+_FIRSTS: Final = "firsts"
+_CURSORS: Final = ("heads", _FIRSTS, "lows")
 
 
 @dataclass(frozen=True)
@@ -66,11 +81,17 @@ class Snapshot:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self._last: Manifest | None = None
+        self._ring: ref[LaneRing] | None = None
 
     @property
     def exists(self) -> bool:
         """Whether a snapshot is there, damaged or not."""
         return (self.folder / MANIFEST).exists()
+
+    @property
+    def token(self) -> str:
+        """What tells the snapshot that is there from any other."""
+        return self._load_manifest().token
 
     def write(self, store: LaneStore, extras: Extras | None = None) -> None:
         """Write a store; if that fails, the snapshot before it is still there.
@@ -95,48 +116,54 @@ class Snapshot:
             if isinstance(error, OSError):
                 raise StorageError(f"cannot write a snapshot to {self.folder}: {error}") from error
             raise
-        self._last = manifest
+        self._last, self._ring = manifest, ref(store.ring)
         remove_unused(self.folder, manifest.checksums)
 
-    def read(self, store: LaneStore) -> Extras:
+    def read(self, store: LaneStore, additions: Sequence[Addition] = ()) -> Extras:
         """Fill a store with the steps of the snapshot, the newest ones if it has not room for all.
 
         The store's own steps are gone then. If anything is wrong, it stays as it is.
+
+        Parameters
+        ----------
+        store : LaneStore
+            What to fill.
+        additions : sequence of Addition
+            What has come since, oldest first.
         """
-        manifest = self._load_manifest()
-        reader = SnapshotReader(self.folder, manifest.checksums)
+        base = self._load_manifest()
+        manifest = replace(base, **additions[-1].changes) if additions else base
         with store.lock:
             self._check_shape(store, manifest)
             ring = store.empty_ring(manifest.schema, len(manifest.cursors[_CURSORS[0]]) // manifest.num_envs)
             try:
-                _fill(ring, manifest, reader)
-                slot_arrays = _read_slots(ring, manifest, reader)
-                sequences = {
-                    name.removeprefix(_SEQUENCES): reader.array(file)
-                    for name, file in manifest.arrays.items()
-                    if name.startswith(_SEQUENCES)
-                }
-                store.adopt(ring, manifest.store, sequences)
+                contents = [_read_content(base, SnapshotReader(self.folder, base.checksums))]
+                contents += [addition.content for addition in additions]
+                _set_cursors(ring, manifest)
+                put_steps(ring, manifest.group_size, contents)
+                slot_arrays = put_slots(ring, manifest.group_size, contents)
+                store.adopt(ring, manifest.store, merge_sequences(contents))
             except (KeyError, IndexError, ValueError) as error:
                 ring.memory.forget(ring.generation)
                 raise StorageError(f"the snapshot in {self.folder} is damaged: {error}") from error
             except RecollectError:
                 ring.memory.forget(ring.generation)
                 raise
-        self._last = manifest
+        self._last, self._ring = base, ref(ring)
         return Extras(manifest.state, slot_arrays)
 
     def _write_files(
         self, store: LaneStore, extras: Extras, before: Manifest | None, writer: SnapshotWriter
     ) -> Manifest:
-        ring, group_size = store.ring, _group_size(store.ring, store.num_envs)
+        ring, group_size = store.ring, group_size_of(store.ring, store.num_envs)
         arrays = {}
         if isinstance(store.starts, Sequences):
             for name, array in store.starts.state(ring).items():
                 arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
         for name, array in extras.slot_arrays.items():
             for group in range(ring.num_lanes // group_size):
-                values = _cut_slots(ring, _lanes(group_size, group), array)
+                lanes = lanes_of(group_size, group)
+                values = cut_slots(ring, lanes, array, int(ring.firsts[lanes.start]))
                 arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
         chunks = list(self._write_chunks(ring, group_size, before, writer))
         return Manifest(
@@ -146,17 +173,10 @@ class Snapshot:
             group_size=group_size,
             sequence=None if store.sequence is None else (store.sequence.length, store.sequence.overlap),
             schema=ring.schema,
-            store=store.state(),
-            cursors={
-                name: cursor.tolist()
-                for name, cursor in zip(_CURSORS, (ring.heads, ring.firsts, ring.lows), strict=True)
-            },
-            num_cuts=ring.num_cuts,
-            num_ends=ring.num_ends,
             chunks=chunks,
             arrays=arrays,
             checksums=writer.checksums,
-            state=dict(extras.state),
+            **standing(store, extras.state),
         )
 
     def _write_chunks(
@@ -164,11 +184,10 @@ class Snapshot:
     ) -> Iterator[Chunk]:
         """Write the steps in memory and what the newest led to, apart from chunks that are there already."""
         finals = {}
-        is_known = before is not None and self._last is not None and before.token == self._last.token
-        if before is not None and is_known and before.group_size == group_size:
+        if before is not None and before.group_size == group_size and self._is_of(ring, before):
             finals = {(chunk.group, chunk.end): chunk for chunk in before.chunks if chunk.is_final}
         for group in range(ring.num_lanes // group_size):
-            lanes = _lanes(group_size, group)
+            lanes = lanes_of(group_size, group)
             head = int(ring.heads[lanes.start])
             for begin, end in _divide(int(ring.lows[lanes.start]), head, ring.schema, group_size):
                 known = finals.get((group, end))
@@ -182,6 +201,11 @@ class Snapshot:
                     for name, array in cut_piece(ring, lanes, begin, end).items()
                 }
                 yield Chunk(group, begin, end, end < head, files)
+
+    def _is_of(self, ring: LaneRing, manifest: Manifest) -> bool:
+        """Whether the snapshot that is there was written from, or read into, the same ring."""
+        is_own = self._last is not None and self._last.token == manifest.token
+        return is_own and self._ring is not None and self._ring() is ring
 
     def _check_shape(self, store: LaneStore, manifest: Manifest) -> None:
         sequence = None if store.sequence is None else (store.sequence.length, store.sequence.overlap)
@@ -207,14 +231,17 @@ class Snapshot:
             raise StorageError(f"no snapshot can be read from {self.folder}: {error}") from error
 
 
-def _group_size(ring: LaneRing, num_envs: int) -> int:
-    """Lanes that are written together: those of a source, unless some have got further than others."""
-    cursors = np.stack([ring.heads, ring.firsts, ring.lows]).reshape(3, -1, num_envs)
-    return num_envs if (cursors == cursors[:, :, :1]).all() else 1
-
-
-def _lanes(group_size: int, group: int) -> slice:
-    return slice(group * group_size, (group + 1) * group_size)
+def standing(store: LaneStore, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a manifest that say how far a store has got."""
+    ring = store.ring
+    cursors = zip(_CURSORS, (ring.heads, ring.firsts, ring.lows), strict=True)
+    return {
+        "store": store.state(),
+        "cursors": {name: cursor.tolist() for name, cursor in cursors},
+        "num_cuts": ring.num_cuts,
+        "num_ends": ring.num_ends,
+        "state": dict(state),
+    }
 
 
 def _divide(low: int, head: int, schema: Schema, num_lanes: int) -> Iterator[tuple[int, int]]:
@@ -227,42 +254,30 @@ def _divide(low: int, head: int, schema: Schema, num_lanes: int) -> Iterator[tup
         begin = end
 
 
-def _fill(ring: LaneRing, manifest: Manifest, reader: SnapshotReader) -> None:
-    """Put the newest steps into an empty ring, as many as fit."""
+def _set_cursors(ring: LaneRing, manifest: Manifest) -> None:
+    """Prepare an empty ring for the newest steps, as many as fit."""
     heads, firsts, lows = (np.array(manifest.cursors[name], np.int64) for name in _CURSORS)
     ring.heads[:] = heads
     ring.firsts[:] = np.maximum(firsts, heads - ring.capacity)
     # The oldest stack is made of frames of the steps before it.
     ring.lows[:] = np.minimum(heads, np.maximum(lows, ring.firsts - (ring.schema.depth - 1)))
-    for chunk in manifest.chunks:
-        lanes = _lanes(manifest.group_size, chunk.group)
-        lowest = int(ring.lows[lanes.start])
-        if lowest < chunk.end:
-            piece = {name: reader.array(file) for name, file in chunk.files.items()}
-            put_piece(ring, lanes, chunk.begin, piece, lowest)
     ring.header[layout.H_NUM_CUTS] = manifest.num_cuts
     ring.header[layout.H_NUM_ENDS] = manifest.num_ends
 
 
-def _cut_slots(ring: LaneRing, lanes: slice, values: np.ndarray) -> np.ndarray:
-    """Values of the steps that may be handed out, `[num_lanes, num_steps, ...]`."""
-    by_slot = values.reshape(ring.num_lanes, ring.num_slots, *values.shape[1:])
-    numbers = np.arange(ring.firsts[lanes.start], ring.heads[lanes.start])
-    taken: np.ndarray = by_slot[lanes][:, numbers % ring.num_slots]
-    return taken
+def _read_content(manifest: Manifest, reader: SnapshotReader) -> Content:
+    """The steps of a snapshot, read chunk by chunk, and what is kept beside them."""
 
+    def load(chunk: Chunk) -> dict[str, np.ndarray]:
+        return {name: reader.array(file) for name, file in chunk.files.items()}
 
-def _read_slots(ring: LaneRing, manifest: Manifest, reader: SnapshotReader) -> dict[str, np.ndarray]:
-    """Arrays with an entry for each slot of `ring`, as they were cut out of another."""
-    arrays: dict[str, np.ndarray] = {}
+    slot_values, sequences = [], {}
     for full_name, file in manifest.arrays.items():
-        if not full_name.startswith(_SLOTS):
-            continue
-        group, _, name = full_name.removeprefix(_SLOTS).partition("-")
-        values = reader.array(file)
-        shape = (ring.num_lanes, ring.num_slots, *values.shape[2:])
-        target = arrays.setdefault(name, np.zeros(shape, values.dtype))
-        lanes = _lanes(manifest.group_size, int(group))
-        numbers = np.arange(ring.firsts[lanes.start], ring.heads[lanes.start])
-        target[lanes][:, numbers % ring.num_slots] = values[:, values.shape[1] - len(numbers) :]
-    return {name: values.reshape(-1, *values.shape[2:]) for name, values in arrays.items()}
+        if full_name.startswith(_SEQUENCES):
+            sequences[full_name.removeprefix(_SEQUENCES)] = reader.array(file)
+        else:
+            group, _, name = full_name.removeprefix(_SLOTS).partition("-")
+            begin = manifest.cursors[_FIRSTS][int(group) * manifest.group_size]
+            slot_values.append(SlotValues(name, int(group), begin, reader.array(file)))
+    pieces = [Piece(chunk.group, chunk.begin, chunk.end, partial(load, chunk)) for chunk in manifest.chunks]
+    return Content(pieces, slot_values, sequences)

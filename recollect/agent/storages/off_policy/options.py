@@ -20,7 +20,7 @@ class StoreOptions(TypedDict, total=False):
         Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
         with the stacking axis. Frames are then stored once.
     backing : {"ram", "shared", "file"}
-        Where the data live; "file" needs `path`, a folder.
+        Where the data live, by default "ram"; "file" needs `path`, a folder.
     sequence_length, sequence_overlap : int, optional
         Shape of the sequences of recurrent actors. By default `algorithm.update_every` and
         `actor.sequence_overlap`.

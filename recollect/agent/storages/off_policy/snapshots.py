@@ -1,8 +1,10 @@
 """Snapshots of off-policy storages: steps, priorities and the generator, so that a loaded one draws the same."""
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Final
 
+from recollect.agent.storages.experience.journal import Journal
 from recollect.agent.storages.experience.snapshot import Extras, Snapshot
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
@@ -14,6 +16,7 @@ _ERRORS: Final = "errors"
 _ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
+_OWNER: Final = "owner"
 # Who feeds a storage that is filled in its own process.
 _LOCAL_SOURCE: Final = 0
 
@@ -48,13 +51,43 @@ class StorageSnapshot:
         """
         with storage._store.lock:
             extras = self._snapshot.read(storage._store)
-            try:
-                _restore(storage, extras)
-            except (KeyError, TypeError, ValueError) as error:
-                raise StorageError(
-                    f"the snapshot in {self._snapshot.folder} is of another kind of storage than "
-                    f"{type(storage).__name__}"
-                ) from error
+            _restore_from(storage, extras, self._snapshot.folder)
+
+
+class StorageJournal:
+    """A folder that one storage is noted in as it grows, for another process to go on with if this one is killed.
+
+    Steps are all there; errors of old steps may be those of some time ago.
+
+    Parameters
+    ----------
+    folder : path-like
+        Where; made when first written.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._folder = folder
+        self._journal = Journal(folder)
+
+    @property
+    def exists(self) -> bool:
+        """Whether something was noted."""
+        return self._journal.exists
+
+    def note(self, storage: ReplayBuffer, owner: Mapping[str, Any]) -> None:
+        """Write what is new in a storage, and how its owner stands: anything that JSON can hold."""
+        with storage._store.lock:
+            if storage._store.is_built:
+                state = _state(storage) | {_OWNER: dict(owner)}
+                self._journal.note(storage._store, Extras(state, _slot_arrays(storage)))
+
+    def load(self, storage: ReplayBuffer) -> dict[str, Any]:
+        """Fill a storage with what was noted; returns how its owner stood then."""
+        with storage._store.lock:
+            extras = self._journal.read(storage._store)
+            _restore_from(storage, extras, self._folder)
+        owner: dict[str, Any] = extras.state[_OWNER]
+        return owner
 
 
 def save_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
@@ -110,6 +143,15 @@ def _slot_arrays(storage: ReplayBuffer) -> dict[str, Any]:
         assert storage.tree is not None
         return {_ERRORS: storage.tree.errors}
     return {}
+
+
+def _restore_from(storage: ReplayBuffer, extras: Extras, folder: str | PathLike[str]) -> None:
+    try:
+        _restore(storage, extras)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(
+            f"the snapshot in {folder} is of another kind of storage than {type(storage).__name__}"
+        ) from error
 
 
 def _restore(storage: ReplayBuffer, extras: Extras) -> None:

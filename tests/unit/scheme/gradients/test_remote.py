@@ -23,12 +23,19 @@ def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote.engine, "put", lambda value: value)
 
 
-def make_gradients(kind: Any, num_workers: int = 2, start_steps: int = 16, **options: Any) -> Any:
+def make_gradients(
+    kind: Any, num_workers: int = 2, start_steps: int = 16, journals: Path | None = None, **options: Any
+) -> Any:
     """Real workers of a small agent, all with the same seeds, and a learner of the same."""
     workers = []
     for index in range(num_workers):
         scheme = make_scheme("sac", "per", start_steps=start_steps)
-        worker = GWorker(index, lambda *_, scheme=scheme: scheme.grad_worker.col_workers, num_peers=num_workers)
+        worker = GWorker(
+            index,
+            lambda *_, scheme=scheme: scheme.grad_worker.col_workers,
+            num_peers=num_workers,
+            journal_folder=journals,
+        )
         workers.append(worker)
     return kind(make_scheme("sac", "per").col_worker, WorkersHere(workers), **options)
 
@@ -104,6 +111,63 @@ def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path
     assert len(lost.storage) == (0 if is_damaged else 16) + 8
     assert lost.col_worker.num_steps_lost == (16 if is_damaged else 0)
     assert lost.col_worker.num_steps == 16 + 8
+
+
+def begin_anew(worker: GWorker, number: int = 0) -> None:
+    """Make a worker what its successor is when it is built."""
+    worker.storage.reset()
+    worker.col_worker.num_steps = 0
+    worker.begin_journal(number)
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_saved: bool) -> None:
+    """A checkpoint before it was lost makes no difference: the journal is newer."""
+    gradients = make_gradients(SyncGradients, journals=tmp_path / "journals")
+    update = UWorker(0, gradients)
+    update.step()
+    if is_saved:
+        gradients.save_storage(tmp_path / "saved")
+    update.step()
+    gradients.workers.dying.add(1)
+    update.step()
+    lost = gradients.workers.workers[1]
+    stored = lost.storage.get_all_buffer_data()
+    begin_anew(lost)
+    update.step()
+    assert len(lost.storage) == lost.col_worker.num_steps == 16 + 8
+    assert lost.col_worker.num_steps_lost == 0
+    found = lost.storage.get_all_buffer_data()
+    assert all(torch.equal(found[key][: len(values)], values) for key, values in stored.items())
+    gradients.stop()
+    assert not list((tmp_path / "journals").iterdir())
+
+
+def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+    gradients = make_gradients(SyncGradients, journals=tmp_path)
+    update = UWorker(0, gradients)
+    for _ in range(2):
+        update.step()
+    gradients.workers.dying.add(1)
+    update.step()
+    gradients.replace_agent_component("storage", make_storage)
+    lost = gradients.workers.workers[1]
+    begin_anew(lost, gradients._num_journals)
+    update.step()
+    assert len(lost.storage) == 8
+    assert lost.col_worker.num_steps_lost == 16
+
+
+def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "journals").touch()
+    gradients = make_gradients(SyncGradients, journals=tmp_path / "journals")
+    update = UWorker(0, gradients)
+    for _ in range(3):
+        update.step()
+    assert gradients.num_steps == 3 * 16
+    assert [record.message.count("keeps no journal") for record in caplog.records] == [1, 1]
 
 
 def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""What a snapshot, or an entry of a journal, holds of a ring: cut out of one, put together in another."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.ring_pieces import put_piece
+
+# Arrays of `Sequences.state` of which the newest says all; the others say something of each start.
+_WHOLE_STATES: Final = ("table", "recent")
+
+
+class Piece(NamedTuple):
+    """Steps `begin` to `end` of one group of lanes, read when they are needed."""
+
+    group: int
+    begin: int
+    end: int
+    load: Callable[[], Mapping[str, np.ndarray]]
+
+
+class SlotValues(NamedTuple):
+    """Values `[num_lanes, num_steps, ...]` that are kept beside the steps from `begin` on of one group of lanes."""
+
+    name: str
+    group: int
+    begin: int
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Content:
+    """Steps of a ring, oldest first, and what is kept beside them.
+
+    Attributes
+    ----------
+    pieces : list of Piece
+        The steps.
+    slot_values : list of SlotValues
+        What the owner of the store keeps for each.
+    sequences : dict
+        State of a store of sequences, see `Sequences.state`.
+    """
+
+    pieces: Sequence[Piece] = ()
+    slot_values: Sequence[SlotValues] = ()
+    sequences: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What has come to a store since a snapshot of it.
+
+    Attributes
+    ----------
+    changes : dict
+        Entries of the snapshot's manifest that are different now.
+    content : Content
+        The new steps.
+    """
+
+    changes: Mapping[str, Any]
+    content: Content
+
+
+def group_size_of(ring: LaneRing, num_envs: int) -> int:
+    """Lanes that are written together: those of a source, unless some have got further than others."""
+    cursors = np.stack([ring.heads, ring.firsts, ring.lows]).reshape(3, -1, num_envs)
+    return num_envs if (cursors == cursors[:, :, :1]).all() else 1
+
+
+def lanes_of(group_size: int, group: int) -> slice:
+    """Lanes of a group."""
+    return slice(group * group_size, (group + 1) * group_size)
+
+
+def cut_slots(ring: LaneRing, lanes: slice, values: np.ndarray, begin: int) -> np.ndarray:
+    """Of values with an entry for each slot, those of the steps from `begin` on, `[num_lanes, num_steps, ...]`."""
+    by_slot = values.reshape(ring.num_lanes, ring.num_slots, *values.shape[1:])
+    numbers = np.arange(begin, ring.heads[lanes.start])
+    taken: np.ndarray = by_slot[lanes][:, numbers % ring.num_slots]
+    return taken
+
+
+def put_steps(ring: LaneRing, group_size: int, contents: Sequence[Content]) -> None:
+    """Put steps into an empty ring whose cursors are set, those that fit; later contents count before earlier ones."""
+    for piece in _without_overlap(contents):
+        lanes = lanes_of(group_size, piece.group)
+        lowest = int(ring.lows[lanes.start])
+        if max(piece.begin, lowest) < piece.end:
+            put_piece(ring, lanes, piece.begin, piece.load(), lowest, piece.end)
+
+
+def put_slots(ring: LaneRing, group_size: int, contents: Iterable[Content]) -> dict[str, np.ndarray]:
+    """Put values together into arrays with an entry for each slot of `ring`, by name."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, group, begin, values in (each for content in contents for each in content.slot_values):
+        lanes = lanes_of(group_size, group)
+        shape = (ring.num_lanes, ring.num_slots, *values.shape[2:])
+        target = arrays.setdefault(name, np.zeros(shape, values.dtype))
+        numbers = np.arange(max(begin, ring.firsts[lanes.start]), begin + values.shape[1])
+        target[lanes][:, numbers % ring.num_slots] = values[:, values.shape[1] - len(numbers) :]
+    return {name: values.reshape(-1, *values.shape[2:]) for name, values in arrays.items()}
+
+
+def merge_sequences(contents: Sequence[Content]) -> dict[str, np.ndarray]:
+    """State of a store of sequences after all contents; of a start that is in several, the last one counts."""
+    return {
+        name: newest
+        if name.startswith(_WHOLE_STATES)
+        else np.concatenate([content.sequences[name] for content in contents])
+        for name, newest in contents[-1].sequences.items()
+    }
+
+
+def _without_overlap(contents: Sequence[Content]) -> Iterator[Piece]:
+    """Pieces of all contents, each cut off where a later content goes on."""
+    begins: dict[int, int] = {}
+    for content in reversed(contents):
+        for piece in content.pieces:
+            yield piece._replace(end=min(piece.end, begins.get(piece.group, piece.end)))
+        for piece in content.pieces:
+            begins[piece.group] = min(piece.begin, begins.get(piece.group, piece.begin))
