@@ -10,6 +10,7 @@ import numpy as np
 from recollect.agent.storages.experience.pointers import (
     copy_bytes,
     copy_field,
+    finish_streams,
     load_f32,
     load_f64,
     load_i32,
@@ -253,6 +254,7 @@ def gather(header, columns, targets, ids, limits, gamma, weights, num_recent):
         _ask_for(ring, ids, places, min(begin + _AHEAD, batch), min(end + _AHEAD, batch), num_bytes)
         _locate(ring, ids, limits, places, begin, end)
         _gather_block(ring, columns, targets, ids, places, gamma, begin, end)
+    finish_streams()
     _copy_known(columns, targets, ids, places, weights, num_recent)
 
 

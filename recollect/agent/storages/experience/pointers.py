@@ -106,6 +106,43 @@ def copy_field(target: int, source: int, num_bytes: int) -> None:
 
 
 @intrinsic
+def _stream_16(typing_context: Any, target: Any, source: Any) -> tuple[Any, Callable[..., Any]]:
+    """Copy 16 bytes past the caches to a `target` that is a multiple of 16."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer_type = ir.VectorType(ir.IntType(8), 16).as_pointer()
+        value = builder.load(builder.inttoptr(args[1], pointer_type), align=1)
+        store = builder.store(value, builder.inttoptr(args[0], pointer_type), align=16)
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def finish_streams(typing_context: Any) -> tuple[Any, Callable[..., Any]]:
+    """Wait until what `stream_bytes` has copied is in memory, where other threads see it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@nb.njit(nogil=True, cache=True)
+def stream_bytes(target: int, source: int, num_bytes: int) -> None:
+    """As `copy_bytes`, but past the caches, for more than fits into them; `finish_streams` has to follow.
+
+    A store through the caches reads what it is about to write over.
+    """
+    whole = num_bytes & ~15 if target & 15 == 0 else 0
+    for offset in range(0, whole, 16):
+        _stream_16(target + offset, source + offset)
+    copy_bytes(target + whole, source + whole, num_bytes - whole)
+
+
+@intrinsic
 def prefetch(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
     """Ask for the cache line at `address`, which will be read soon."""
 
