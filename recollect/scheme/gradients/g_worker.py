@@ -1,7 +1,6 @@
 """`GWorker`: turns what was collected into gradients."""
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.off_policy.snapshots import StorageJournal, StorageSnapshot, cut_streams
+from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
@@ -20,6 +19,7 @@ from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.learned import Learned, put_learned, put_state
 from recollect.scheme.gradients.moments import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.gradients.worker_journal import WorkerJournal
 from recollect.scheme.limiter import ReplayRatio
 
 _LOG = logging.getLogger(__name__)
@@ -133,9 +133,8 @@ class GWorker(SharedComponents, Worker):
         self._num_computed = 0
         self._seen: Sums = {}
         self._snapshots: dict[Path, StorageSnapshot] = {}
-        self._journal_folder = journal_folder
-        self._journal: StorageJournal | None = None
-        self.begin_journal(0)
+        # What an on-policy algorithm has collected is of use only now.
+        self._journal = WorkerJournal(None if self.algo.is_on_policy else journal_folder, index_worker)
 
     def collect(self) -> float:
         """Have the data of one update stage collected; returns the seconds that it took.
@@ -150,7 +149,7 @@ class GWorker(SharedComponents, Worker):
         elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
         if self._limiter is not None and counts:
             self._limiter.collected(self.col_worker.num_steps - num_before)
-        self._note()
+        self._journal.note(self.storage, self.col_worker.state())
         return elapsed_s
 
     def compute_gradients(self) -> Iterator[Info]:
@@ -214,7 +213,7 @@ class GWorker(SharedComponents, Worker):
         put_state(self.algo, revival.learned, with_chance=False)
         self.col_worker.load_state(revival.collection)
         self._stage = None
-        if revival.is_successor and self._recover(self._read_journal):
+        if revival.is_successor and self._journal.exists and self._recover(self._read_journal):
             return
         if revival.storage is not None and self._recover(partial(self.load_storage, revival.storage)):
             return
@@ -248,9 +247,8 @@ class GWorker(SharedComponents, Worker):
         self.col_workers.replace_agent_component(component_name, new_component_factory)
 
     def begin_journal(self, number: int) -> None:
-        """Note in a journal of that number what is stored from now on, because the storage is another."""
-        if self._journal_folder is not None and not self.algo.is_on_policy:
-            self._journal = StorageJournal(folder_of(self._journal_folder, self.index_worker) / str(number))
+        """Begin a journal of that number, because the storage is another."""
+        self._journal.begin(number)
 
     def add_col_workers(self, num_workers: int) -> None:
         """Let more workers collect."""
@@ -263,23 +261,10 @@ class GWorker(SharedComponents, Worker):
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
         self.col_workers.stop()
-        if self._journal_folder is not None:
-            shutil.rmtree(folder_of(self._journal_folder, self.index_worker), ignore_errors=True)
-
-    def _note(self) -> None:
-        """Note what is new in the storage; the run goes on without a journal that cannot be written."""
-        if self._journal is None:
-            return
-        try:
-            self._journal.note(self.storage, self.col_worker.state())
-        except StorageError as error:
-            _LOG.warning("gradient worker %d keeps no journal from now on: %s", self.index_worker, error)
-            self._journal = None
+        self._journal.remove()
 
     def _read_journal(self) -> None:
         """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
-        if self._journal is None or not self._journal.exists:
-            raise StorageError("there is no journal")
         self.col_worker.load_state(self._journal.load(self.storage))
         cut_streams(self.storage)
 
@@ -348,11 +333,6 @@ class GWorker(SharedComponents, Worker):
         """Returns of the episodes that ended since the last stage, which some storages learn from."""
         returns = [episode.total_reward for episode in self.col_worker.episodes.take_new()]
         return {keys.EPISODES: {keys.TRAIN_REWARD: returns}} if returns else {}
-
-
-def folder_of(folder: Path, index: int) -> Path:
-    """Folder of one worker; workers do not have the same working directory as the process that starts them."""
-    return folder.absolute() / f"worker-{index}"
 
 
 def numbers_of(info: Mapping[str, Any]) -> Info:

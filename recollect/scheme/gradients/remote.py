@@ -13,12 +13,13 @@ from recollect.scheme.base import engine
 from recollect.scheme.base.worker_set import Call
 from recollect.scheme.gradients import moments
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, Revival, folder_of
+from recollect.scheme.gradients.g_worker import GradientReply, Revival
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient, Gradients, GradientsReport
 from recollect.scheme.gradients.learned import take_learned, take_state
 from recollect.scheme.gradients.records import GradientRecords
 from recollect.scheme.gradients.status import GradientStatus, merge
+from recollect.scheme.gradients.worker_journal import folder_of
 
 Factory = Callable[..., Any]
 

@@ -140,7 +140,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     found = lost.storage.get_all_buffer_data()
     assert all(torch.equal(found[key][: len(values)], values) for key, values in stored.items())
     gradients.stop()
-    assert not list((tmp_path / "journals").iterdir())
+    assert not (tmp_path / "journals").exists()
 
 
 def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""`WorkerJournal`: what a gradient worker notes of its storage, for its successor if it is killed."""
+
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from recollect.agent.storages.off_policy.snapshots import StorageJournal
+from recollect.errors import StorageError
+
+_LOG = logging.getLogger(__name__)
+
+
+class WorkerJournal:
+    """The journal of one worker; it begins anew with every storage that the worker is given.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where all workers of a training have theirs; None keeps no journal.
+    index_worker : int
+        Whose it is.
+    """
+
+    def __init__(self, folder: Path | None, index_worker: int) -> None:
+        self._folder = None if folder is None else folder_of(folder, index_worker)
+        self._index_worker = index_worker
+        self._journal: StorageJournal | None = None
+        self.begin(0)
+
+    @property
+    def exists(self) -> bool:
+        """Whether something was noted of the present storage."""
+        return self._journal is not None and self._journal.exists
+
+    def begin(self, number: int) -> None:
+        """Note from now on what comes into the storage of that number."""
+        if self._folder is not None:
+            self._journal = StorageJournal(self._folder / str(number))
+
+    def note(self, storage: Any, state: Mapping[str, Any]) -> None:
+        """Write what is new in the storage, and how the worker stands; without a journal if that is impossible."""
+        if self._journal is None:
+            return
+        try:
+            self._journal.note(storage, state)
+        except StorageError as error:
+            _LOG.warning("gradient worker %d keeps no journal from now on: %s", self._index_worker, error)
+            self._journal = None
+
+    def load(self, storage: Any) -> dict[str, Any]:
+        """Fill a storage with what was noted, and return how the worker stood then."""
+        assert self._journal is not None
+        return self._journal.load(storage)
+
+    def remove(self) -> None:
+        """Remove all that was noted."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            # On another machine than the one that made it, nobody else removes the folder of all workers.
+            with suppress(OSError):
+                self._folder.parent.rmdir()
+
+
+def folder_of(folder: Path, index: int) -> Path:
+    """Folder of one worker; workers do not have the same working directory as the process that starts them."""
+    return folder.absolute() / f"worker-{index}"
