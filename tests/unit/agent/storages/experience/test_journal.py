@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recollect import keys
 from recollect.agent.storages import PERBuffer
 from recollect.agent.storages.experience import journal as journal_module
 from recollect.agent.storages.experience.journal import Journal
 from recollect.agent.storages.experience.snapshot import Extras
 from recollect.errors import StorageError
 from tests.reference import flatten, same_bits
-from tests.snapshot_runs import ERRORS, GENERATOR, KINDS, Run, assert_alike
+from tests.snapshot_runs import ERRORS, GENERATOR, KINDS, NUM_ENVS, Run, assert_alike, assert_same
 from tests.streams import as_sample
 
 SIZE = 24
@@ -113,6 +114,25 @@ def test_many_entries_become_a_snapshot(tmp_path: Path) -> None:
         sizes.append(entries.stat().st_size if entries.exists() else 0)
     assert 0 < max(sizes) < 12_000
     assert sizes.count(0) > 2
+
+
+def test_lanes_that_get_differently_far_are_noted_one_by_one(tmp_path: Path) -> None:
+    run, journal = Run("vector", size=200), Journal(tmp_path)
+    num_snapshots = 0
+    for position in range(12):
+        data = as_sample(run.streams[0].take(2), "numpy")
+        # The first env skips a step, then the second one: every other time they are equally far.
+        data[keys.SKIP] = np.zeros((2, NUM_ENVS, 1), np.float32)
+        data[keys.SKIP][0, position % 2] = 1
+        run.buffer.insert_data_slice(data)
+        note(run.buffer, journal)
+        num_snapshots += not (tmp_path / "entries").exists()
+    assert num_snapshots == 1
+    assert run.buffer.tree is not None
+    other = read(run.build(200), Journal(tmp_path))
+    assert len(other) == len(run.buffer)
+    for _ in range(3):
+        assert_same(*(flatten(each.sample(30)) for each in (run.buffer, other)))
 
 
 @pytest.mark.parametrize("num_bytes_cut", [1, 5, 300])
