@@ -314,7 +314,7 @@ class Run:
     @singledispatchmethod
     def do(self, operation: Any) -> None:
         """Do one operation."""
-        raise NotImplementedError(operation)
+        raise TypeError(f"no program has the operation {operation!r}")
 
     @do.register
     def _(self, operation: programs.Insert) -> None:

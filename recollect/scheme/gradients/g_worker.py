@@ -149,7 +149,7 @@ class GWorker(SharedComponents, Worker):
         elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
         if self._limiter is not None and counts:
             self._limiter.collected(self.col_worker.num_steps - num_before)
-        self._journal.note(self.storage, self.col_worker.state())
+        self._journal.note(self.col_worker)
         return elapsed_s
 
     def compute_gradients(self) -> Iterator[Info]:
@@ -265,7 +265,7 @@ class GWorker(SharedComponents, Worker):
 
     def _read_journal(self) -> None:
         """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
-        self.col_worker.load_state(self._journal.load(self.storage))
+        self._journal.load(self.col_worker)
         cut_streams(self.storage)
 
     def _recover(self, fill: Callable[[], None]) -> bool:
@@ -273,7 +273,7 @@ class GWorker(SharedComponents, Worker):
         try:
             fill()
         except (OSError, SchemaError, StorageError) as error:
-            _LOG.warning("gradient worker %d begins with an empty storage: %s", self.index_worker, error)
+            _LOG.warning("gradient worker %d cannot read what was stored: %s", self.index_worker, error)
             self.storage.reset()
             return False
         return True

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,20 +39,20 @@ class WorkerJournal:
         if self._folder is not None:
             self._journal = StorageJournal(self._folder / str(number))
 
-    def note(self, storage: Any, state: Mapping[str, Any]) -> None:
-        """Write what is new in the storage, and how the worker stands; without a journal if that is impossible."""
+    def note(self, col_worker: Any) -> None:
+        """Write what is new in a worker's storage, and how it stands; without a journal if that is impossible."""
         if self._journal is None:
             return
         try:
-            self._journal.note(storage, state)
+            self._journal.note(col_worker.storage, col_worker.state())
         except StorageError as error:
             _LOG.warning("gradient worker %d keeps no journal from now on: %s", self._index_worker, error)
             self._journal = None
 
-    def load(self, storage: Any) -> dict[str, Any]:
-        """Fill a storage with what was noted, and return how the worker stood then."""
+    def load(self, col_worker: Any) -> None:
+        """Give a worker what was noted of another, which it takes the place of."""
         assert self._journal is not None
-        return self._journal.load(storage)
+        col_worker.load_state(self._journal.load(col_worker.storage))
 
     def remove(self) -> None:
         """Remove all that was noted."""

@@ -2,6 +2,7 @@
 
 import os
 import random
+from threading import Timer
 from typing import Any, Final
 
 import psutil
@@ -27,13 +28,14 @@ LEARNING: Final = ("ray::GWorker", "ray::PeerWorker")
 
 
 class Killer:
-    """Kills collecting and gradient workers of a cluster in turn, after random numbers of steps."""
+    """Kills collecting and gradient workers of a cluster in turn, after random numbers of steps, while they work."""
 
     def __init__(self, cluster: Any, num_steps: int) -> None:
         self._raylet = psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid)
         self._chance = random.Random(1)
         self._moments = [self._chance.randrange(num_steps // 20, num_steps * 4 // 5) for _ in range(NUM_KILLS)]
         self._moments.sort(reverse=True)
+        self._shots: list[Timer] = []
 
     @property
     def num_left(self) -> int:
@@ -41,14 +43,20 @@ class Killer:
         return len(self._moments)
 
     def look(self, num_steps: int) -> None:
-        """Kill a worker if it is time."""
-        if self._moments and num_steps >= self._moments[-1]:
+        """See to it that a worker is killed in the middle of the next stage, if it is time."""
+        if self._moments and num_steps >= self._moments[-1] and not any(shot.is_alive() for shot in self._shots):
             kinds = (COLLECTING, LEARNING)[self.num_left % 2]
             processes = self._raylet.children(recursive=True)
             victims = [process for process in processes if _title(process).startswith(kinds)]
             if victims:
-                self._chance.choice(victims).kill()
+                self._shots.append(Timer(self._chance.uniform(0, 0.5), self._chance.choice(victims).kill))
+                self._shots[-1].start()
                 self._moments.pop()
+
+    def wait(self) -> None:
+        """Wait until all that were chosen are killed."""
+        for shot in self._shots:
+            shot.join()
 
 
 def _title(process: psutil.Process) -> str:
@@ -113,6 +121,7 @@ def test_a_run_survives_its_workers_and_learns(
             assert learner.num_steps >= num_steps
             num_steps = learner.num_steps
             killer.look(num_steps)
+        killer.wait()
         assert killer.num_left == 0
         assert learner.get_metrics()[metrics.GRADIENT_RESTARTS] >= NUM_KILLS // 2
         check_storages(learner.scheme)

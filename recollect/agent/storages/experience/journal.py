@@ -108,7 +108,7 @@ class Journal:
             noted.heads = store.ring.heads.copy()
             noted.num_bytes += len(entry)
         try:
-            with open(self._path, "ab", buffering=0) as file:
+            with open(self._path, "ab") as file:
                 file.write(_HEAD.pack(len(entry), zlib.crc32(entry)) + entry)
         except OSError as error:
             self._noted = None
@@ -133,7 +133,7 @@ class Journal:
 def _entry(token: str, store: LaneStore, extras: Extras, noted: _Noted) -> bytes:
     """The steps since `noted` and how the store stands, as bytes."""
     ring, starts, size = store.ring, store.starts, noted.group_size
-    pieces, slots = [], []
+    pieces = []
     arrays: dict[str, np.ndarray] = {}
     for group in range(ring.num_lanes // size):
         lanes = lanes_of(size, group)
@@ -143,15 +143,19 @@ def _entry(token: str, store: LaneStore, extras: Extras, noted: _Noted) -> bytes
         if low < head:
             pieces.append((group, begin, head + 1))
             arrays |= {f"{group}/{name}": array for name, array in cut_piece(ring, lanes, begin, head + 1).items()}
-        # A start is drawn, and gets a value, once it has all of its steps.
-        first = max(int(ring.firsts[lanes.start]), int(noted.heads[lanes.start]) - starts.length)
-        for name, array in extras.slot_arrays.items():
-            slots.append((name, group, first))
-            arrays[f"slots/{group}/{name}"] = cut_slots(ring, lanes, array, first)
+    # A start is drawn, and gets a value, once it has all of its steps.
+    slots = cut_slots(ring, size, extras.slot_arrays, noted.heads - starts.length)
+    arrays |= {f"slots/{each.group}/{each.name}": each.values for each in slots}
     if isinstance(starts, Sequences):
         arrays |= {f"sequences/{name}": array for name, array in starts.state(ring, noted.heads).items()}
     changes = standing(store, extras.state)
-    about = {"token": token, "pieces": pieces, "slots": slots, **changes, "store": dump_store(changes["store"])}
+    about = {
+        "token": token,
+        "pieces": pieces,
+        "slots": [(each.name, each.group, each.begin) for each in slots],
+        **changes,
+        "store": dump_store(changes["store"]),
+    }
     arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 

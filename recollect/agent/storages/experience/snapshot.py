@@ -160,11 +160,8 @@ class Snapshot:
         if isinstance(store.starts, Sequences):
             for name, array in store.starts.state(ring).items():
                 arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
-        for name, array in extras.slot_arrays.items():
-            for group in range(ring.num_lanes // group_size):
-                lanes = lanes_of(group_size, group)
-                values = cut_slots(ring, lanes, array, int(ring.firsts[lanes.start]))
-                arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
+        for name, group, _, values in cut_slots(ring, group_size, extras.slot_arrays, ring.firsts):
+            arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
         chunks = list(self._write_chunks(ring, group_size, before, writer))
         return Manifest(
             serial=writer.serial,

@@ -77,12 +77,19 @@ def lanes_of(group_size: int, group: int) -> slice:
     return slice(group * group_size, (group + 1) * group_size)
 
 
-def cut_slots(ring: LaneRing, lanes: slice, values: np.ndarray, begin: int) -> np.ndarray:
-    """Of values with an entry for each slot, those of the steps from `begin` on, `[num_lanes, num_steps, ...]`."""
-    by_slot = values.reshape(ring.num_lanes, ring.num_slots, *values.shape[1:])
-    numbers = np.arange(begin, ring.heads[lanes.start])
-    taken: np.ndarray = by_slot[lanes][:, numbers % ring.num_slots]
-    return taken
+def cut_slots(
+    ring: LaneRing, group_size: int, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray
+) -> list[SlotValues]:
+    """Of arrays with an entry for each slot, cut out those of the steps from `begins` [num_lanes] on."""
+    found = []
+    for group in range(ring.num_lanes // group_size):
+        lanes = lanes_of(group_size, group)
+        begin = int(max(begins[lanes.start], ring.firsts[lanes.start]))
+        slots = np.arange(begin, ring.heads[lanes.start]) % ring.num_slots
+        for name, array in slot_arrays.items():
+            by_slot = array.reshape(ring.num_lanes, ring.num_slots, *array.shape[1:])
+            found.append(SlotValues(name, group, begin, by_slot[lanes][:, slots]))
+    return found
 
 
 def put_steps(ring: LaneRing, group_size: int, contents: Sequence[Content]) -> None:

@@ -70,7 +70,7 @@ def test_whatever_happens_every_noted_step_is_there(
     run, journal = Run(kind, seed=data.draw(st.integers(0, 99))), Journal(folder)
     run.fill(6)
     for _ in range(data.draw(st.integers(1, 12))):
-        action = data.draw(st.sampled_from(["fill", "fill", "insert", "insert", "learn", "resize", "reset", "reopen"]))
+        action = data.draw(st.sampled_from(["fill", "fill", "insert", "insert", "resize", "reset", "reopen"]))
         if action == "fill":
             run.fill(data.draw(st.integers(1, 30)))
         elif action == "insert":

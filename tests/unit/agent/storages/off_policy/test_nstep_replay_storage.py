@@ -710,8 +710,8 @@ def test_reset_forgets_batches_drawn_ahead() -> None:
         assert check(made.sample(), envs.lanes) == {(0, 0), (0, 1), (0, 2)}
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="memory is pinned there")
-def test_without_cuda_nothing_is_pinned() -> None:
+def test_without_cuda_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with storage(pin_memory=True) as made:
         Envs(1).add_to(made, num_steps=3)
         assert not made.sample().observations.is_pinned()
