@@ -11,6 +11,8 @@ from benchmarks.learn.goals import AsGoodAs, AtLeast, Below, Goal
 RECOLLECT, SB3 = "recollect", "sb3"
 SEEDS: Final = (11, 12, 13)
 """Presets were tuned on other seeds."""
+MORE_SEEDS: Final = (*SEEDS, 14, 15)
+"""For HalfCheetah-v5, whose scores of three seeds differ more than the two libraries do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +105,21 @@ TABLE: Final[tuple[Cell, ...]] = (
         steps=100_000,
         peer=sb3.LUNAR_LANDER,
     ),
-    _ours("halfcheetah-sac", "HalfCheetah-v5", "SAC", 100_000, AsGoodAs("sb3-halfcheetah-sac")),
+    _ours(
+        "halfcheetah-sac",
+        "HalfCheetah-v5",
+        "SAC",
+        100_000,
+        AsGoodAs("sb3-halfcheetah-sac"),
+        seeds=MORE_SEEDS,
+    ),
     Cell(
         key="sb3-halfcheetah-sac",
         task="HalfCheetah-v5",
         agent="Stable-Baselines3 SAC",
         steps=100_000,
         peer=sb3.HALF_CHEETAH,
+        seeds=MORE_SEEDS,
     ),
 )
 

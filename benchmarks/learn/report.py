@@ -72,7 +72,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 def sentence(rows: Sequence[Row]) -> str:
     """Return the summary as a sentence of a document."""
-    return f"{summary(rows)}, over three seeds and 100 evaluation episodes each."
+    return f"{summary(rows)}, over three to five seeds and 100 evaluation episodes each."
 
 
 def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:

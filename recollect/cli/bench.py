@@ -18,7 +18,7 @@ _SUITES: Final = {
 _ABOUT: Final = "replay: how fast storages are; learn: what agents reach; scaling: what workers bring"
 _EXAMPLES: Final = """\
   recollect bench replay --quick     storages against those of other libraries
-  recollect bench learn --jobs 2     every tuned preset with three seeds; what was run already is not run again
+  recollect bench learn --jobs 2     every tuned preset with three to five seeds; what was run already is not run again
   recollect bench scaling --quick    steps per second of 1, 2 and 4 workers that collect
   recollect bench learn --help       the options of a benchmark"""
 
