@@ -85,7 +85,7 @@ LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = 
     (
         "cartpole-ddqn",
         {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0},
-        20_000,
+        14_000,
         {"update_every": 16, "num_mini_batch": 16},
         100.0,
     ),

@@ -19,7 +19,8 @@ from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from tests.integration.ray.parts import TellTaleEnv, make_set
 
-NUM_KILLS = 50 if os.environ.get("RECOLLECT_LONG") else 5
+# `test_killed_runs` kills five.
+NUM_KILLS = 50 if os.environ.get("RECOLLECT_LONG") else 2
 
 Make = Callable[..., CWorkerSet]
 
