@@ -150,7 +150,7 @@ class SumTree:
             self._starts.table,
             ids.data_ptr(),
             errors.data_ptr(),
-            len(ids),
+            ids.numel(),
             *self._nodes,
             self.errors,
             self.epsilon,

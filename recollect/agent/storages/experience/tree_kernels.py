@@ -6,6 +6,8 @@ leaves; the nodes of level `l` start at `offsets[l]`, those of the minima at `of
 Every inner node is the sum of its children, computed anew, so nothing drifts.
 """
 
+import math
+
 import numba as nb
 import numpy as np
 
@@ -25,7 +27,8 @@ def priority_of(error, epsilon, alpha):
     base = np.float64(error) + epsilon
     if alpha == 1.0:
         return base
-    return base**alpha if base > 0.0 else 0.0
+    # Half the time of a power, and within a few units of its last place.
+    return math.exp(alpha * math.log(base)) if base > 0.0 else 0.0
 
 
 @nb.njit(**_INLINED)

@@ -111,7 +111,7 @@ class PERBuffer(NStepReplayBuffer):
                 )
             return info
         ids = _as_tensor(batch[keys.IDXS], torch.int64)
-        values = self._one_error_a_row(_as_tensor(errors, torch.float32), len(ids))
+        values = self._one_error_a_row(_as_tensor(errors, torch.float32), ids.numel())
         with self._store.lock:
             if self.tree is None:
                 raise StorageError("the storage is empty: insert data before setting priorities")
