@@ -23,8 +23,8 @@ logger = logging.getLogger("benchmarks")
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="recollect bench learn",
-        description="Train every tuned preset with three to five seeds, evaluate over 100 episodes, and compare with the "
-        "scores to reach. What has been run with the same settings is not run again.",
+        description="Train every tuned preset with three to five seeds, evaluate over 100 episodes, and compare with "
+        "the scores to reach. What has been run with the same settings is not run again.",
         epilog="examples:\n"
         "  recollect bench learn --jobs 2                     the whole table\n"
         "  recollect bench learn --only pendulum cartpole     some cells\n"

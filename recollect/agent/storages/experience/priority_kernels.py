@@ -122,12 +122,13 @@ def _share(target, end, value):
 def _spread(sums, first, size, total, uniforms, ids):
     """Give each of the ascending strata a node of one level, which starts at `first`; returns the nodes read."""
     batch, last = len(uniforms), size - 1
+    stratum = total / batch
     while sums[first + last] <= 0.0:
         last -= 1
     node, value = np.int64(0), sums[first]
     end = value
     for item in range(batch):
-        target = (item + uniforms[item]) / batch * total
+        target = (item + uniforms[item]) * stratum
         # The last node with any mass takes what rounding adds.
         while target >= end and node < last:
             node += 1
@@ -208,8 +209,9 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
     heights = np.empty(batch, np.int64)
     visited = np.int64(count)
     current = np.int64(0)
+    stratum = total / batch
     for item in range(batch):
-        target = (item + uniforms[item]) / batch * total
+        target = (item + uniforms[item]) * stratum
         # Strata ascend, so the list is walked once. The last node with any mass takes what rounding adds.
         while target >= ends[current] and ends[current] < total:
             current += 1
