@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "alpha is dropped",
         "experience/tree_kernels.py",
-        "return base**alpha",
+        "return math.exp(alpha * math.log(base))",
         "return base",
     ),
     Mutant(

@@ -80,39 +80,43 @@ def check_metrics(found: dict[str, float], collection: str, gradients: str) -> N
     assert found[metrics.STEPS] > 0
 
 
-# Presets, cells, steps, options and the least return. `test_killed_runs` has Pendulum.
+NUM_LOOKS: Final = 6
+# Presets, cells, most steps, options and the return to reach. `test_killed_runs` has Pendulum.
 LEARNING: Final[list[tuple[str, dict[str, Any], int, dict[str, Any], float]]] = [
     (
         "cartpole-ddqn",
         {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0},
-        14_000,
+        24_000,
         {"update_every": 16, "num_mini_batch": 16},
-        100.0,
+        195.0,
     ),
     (
         "cartpole-ppo",
         {"num_grad_workers": 2, "grad_mode": "async"},
         40_000,
         {"lr": 2e-3, "num_epochs": 10, "anneal_steps": 0, "num_envs": 4},
-        150.0,
+        195.0,
     ),
 ]
 
 
-@pytest.mark.parametrize(("preset", "cell", "steps", "options", "least"), LEARNING)
-def test_a_cell_learns(preset: str, cell: dict[str, Any], steps: int, options: dict[str, Any], least: float) -> None:
-    assert final_return(preset, {**cell, **RESOURCES}, steps, options) > least
+@pytest.mark.parametrize(("preset", "cell", "steps", "options", "goal"), LEARNING)
+def test_a_cell_learns(preset: str, cell: dict[str, Any], steps: int, options: dict[str, Any], goal: float) -> None:
+    assert best_return(preset, {**cell, **RESOURCES}, steps, options, goal) > goal
 
 
-def final_return(preset: str, workers: dict[str, Any], steps: int, options: dict[str, Any]) -> float:
-    """Train with a preset and such workers, and evaluate."""
+def best_return(preset: str, workers: dict[str, Any], steps: int, options: dict[str, Any], goal: float) -> float:
+    """Train with a preset and such workers, looking now and then how good it is, until it is good enough."""
     scheme_options = {f"scheme.{name}": value for name, value in workers.items()}
     config = resolve(preset=preset, overrides={"seed": 1, "test_every": 0, **options, **scheme_options})
     learner = Learner(build(config), steps)
+    returns = [float("-inf")]
     try:
-        while not learner.done():
+        while not learner.done() and returns[-1] <= goal:
             learner.step()
-        return learner.evaluate(20).mean
+            if learner.num_steps >= len(returns) * steps // NUM_LOOKS:
+                returns.append(learner.evaluate(20).mean)
+        return max(returns)
     finally:
         learner.stop()
 
@@ -121,10 +125,10 @@ def final_return(preset: str, workers: dict[str, Any], steps: int, options: dict
 @pytest.mark.parametrize("number", [0, 1], ids=["ddqn", "ppo"])
 @pytest.mark.parametrize(("collection", "gradients"), CELLS)
 def test_every_cell_learns(collection: str, gradients: str, number: int) -> None:
-    """Well above the 20 steps of a pole that nobody balances, with off-policy and on-policy algorithms."""
-    preset, _, steps, options, _ = LEARNING[number]
+    """Far above the 20 steps of a pole that nobody balances, with off-policy and on-policy algorithms."""
+    preset, _, steps, options, goal = LEARNING[number]
     workers = workers_of(collection, gradients)
     if collection == "async":
         in_step = {"scheme.replay_ratio": 1.0} if preset == "cartpole-ddqn" else {"storage": "vtrace"}
         options = options | in_step
-    assert final_return(preset, workers, steps, options) > 80
+    assert best_return(preset, workers, steps, options, goal) > goal

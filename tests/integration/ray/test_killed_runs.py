@@ -88,7 +88,7 @@ CELLS: Final[list[Any]] = [
     pytest.param(
         "pendulum-sac",
         {"scheme.update_mode": "decentralised"},
-        6_000,
+        8_000,
         {"update_every": 25, "num_mini_batch": 25},
         -500.0,
         id="decentralised",
