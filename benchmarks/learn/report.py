@@ -37,8 +37,8 @@ def score_of(cell: Cell, record: Record) -> float:
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
     """Return the header and a line per cell."""
-    estimates = {row.cell.key: row.estimate for row in rows}
-    return [HEADER, *(_line(row, estimates) for row in rows)]
+    by_key = {row.cell.key: row for row in rows}
+    return [HEADER, *(_line(row, by_key) for row in rows)]
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -61,9 +61,9 @@ def text(rows: Sequence[Row]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """Count the outcomes of cells that have all their seeds, in one line."""
-    estimates = {row.cell.key: row.estimate for row in rows}
+    by_key = {row.cell.key: row for row in rows}
     judged = [row for row in rows if row.cell.goal is not None]
-    outcomes = [_verdict(row, estimates) for row in judged if row.is_complete]
+    outcomes = [_verdict(row, by_key) for row in judged if _is_final(row, by_key)]
     num_known = sum(not outcome.startswith("no score") for outcome in outcomes)
     num_open = len(judged) - num_known
     tail = f", {num_open} not complete yet" if num_open else ""
@@ -75,7 +75,7 @@ def sentence(rows: Sequence[Row]) -> str:
     return f"{summary(rows)}, over three to five seeds and 100 evaluation episodes each."
 
 
-def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:
+def _line(row: Row, by_key: dict[str, Row]) -> list[str]:
     cell = row.cell
     return [
         cell.task,
@@ -83,7 +83,7 @@ def _line(row: Row, estimates: dict[str, Estimate | None]) -> list[str]:
         f"{cell.steps:,}",
         _score(row),
         "" if cell.goal is None else cell.goal.text(cell.metric),
-        _verdict(row, estimates),
+        _verdict(row, by_key),
     ]
 
 
@@ -96,17 +96,25 @@ def _score(row: Row) -> str:
     return f"{format_score(estimate.mean, unit)}{spread}{partial}"
 
 
-def _verdict(row: Row, estimates: dict[str, Estimate | None]) -> str:
+def _verdict(row: Row, by_key: dict[str, Row]) -> str:
     goal, estimate = row.cell.goal, row.estimate
     if goal is None:
         return ""
     if estimate is None:
         return "not measured yet"
-    shortfall = goal.shortfall(estimate, estimates.get(goal.peer) if goal.peer else None)
+    peer = by_key.get(goal.peer) if goal.peer else None
+    shortfall = goal.shortfall(estimate, None if peer is None else peer.estimate)
     if shortfall is None:
         return "no score of the peer yet"
     outcome = _REACHED if shortfall == 0 else f"missed by {format_score(shortfall, row.cell.metric)}"
-    return outcome if row.is_complete else f"{outcome} so far"
+    return outcome if _is_final(row, by_key) else f"{outcome} so far"
+
+
+def _is_final(row: Row, by_key: dict[str, Row]) -> bool:
+    """Whether no run is missing that the verdict rests on."""
+    goal = row.cell.goal
+    peer = by_key.get(goal.peer) if goal is not None and goal.peer else None
+    return row.is_complete and (peer is None or peer.is_complete)
 
 
 def origin(rows: Sequence[Row]) -> str:

@@ -44,6 +44,9 @@ def test_a_peer_is_compared_with_its_mean_minus_one_error() -> None:
     assert outcome(row([91.0], goal=AsGoodAs("peer")), peer) == ["reached", ""]
     assert outcome(row([80.0], goal=AsGoodAs("peer")), peer) == ["missed by 10", ""]
     assert outcome(row([91.0], goal=AsGoodAs("peer"))) == ["no score of the peer yet"]
+    running = row([90.0, 110.0], key="peer", seeds=(1, 2, 3))
+    assert outcome(row([91.0], goal=AsGoodAs("peer")), running) == ["reached so far", ""]
+    assert summary([row([91.0], goal=AsGoodAs("peer")), running]) == "0 of 0 scores reached, 1 not complete yet"
 
 
 def test_summary_counts_cells_with_all_their_seeds_only() -> None:
