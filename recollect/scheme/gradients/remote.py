@@ -44,6 +44,8 @@ class RemoteGradients(Gradients):
     def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
         self.col_worker = col_worker
         self.workers = workers
+        # Once they are stopped the set is empty, but what they did still counts.
+        self._indices = tuple(workers.indices)
         self._offending_batch: dict[str, Any] | None = None
         self._statuses: dict[int, GradientStatus] = {}
         self._lost: set[int] = set()
@@ -63,17 +65,17 @@ class RemoteGradients(Gradients):
 
     @property
     def num_steps(self) -> int:
-        return sum(self._status_of(index).num_steps for index in self.workers.indices)
+        return sum(self._status_of(index).num_steps for index in self._indices)
 
     def status(self) -> GradientStatus:
-        return merge([self._status_of(index) for index in self.workers.indices])
+        return merge([self._status_of(index) for index in self._indices])
 
     def report(self) -> GradientsReport:
         reports = self._records.reports(self.workers.restarts)
         return GradientsReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
 
     def state(self) -> dict[str, Any]:
-        collections = [self._status_of(index).collection for index in self.workers.indices]
+        collections = [self._status_of(index).collection for index in self._indices]
         return {**self.status().collection, _WORKERS: collections}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
