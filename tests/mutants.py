@@ -111,9 +111,9 @@ MUTANTS = (
     ),
     Mutant(
         "alpha is dropped",
-        "experience/tree_kernels.py",
-        "return math.exp(alpha * math.log(base))",
-        "return base",
+        "experience/priority_kernels.py",
+        "if alpha != 1.0:",
+        "if alpha < 0.0:",
     ),
     Mutant(
         "overwritten slots keep the priority of what was there",
@@ -139,8 +139,8 @@ MUTANTS = (
     Mutant(
         "weights of a recent window are relative to the whole store",
         "experience/priority_kernels.py",
-        "_finish(header, sums, smallest, beta, ids, weights)\n    return visited",
-        "_finish(header, sums, mins[-1], beta, ids, weights)\n    return visited",
+        "_finish(header, sums, smallest, beta, uniforms, ids, weights)\n    return visited",
+        "_finish(header, sums, mins[-1], beta, uniforms, ids, weights)\n    return visited",
     ),
     Mutant(
         "the physical end of the ring counts as newest",

@@ -11,6 +11,7 @@ import numpy as np
 from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of
 from recollect.agent.storages.experience.draw_kernels import starts_of as _starts_of
 from recollect.agent.storages.experience.pointers import load_f32, load_i64, prefetch
+from recollect.agent.storages.experience.power_kernels import raise_all
 from recollect.agent.storages.experience.ring_layout import (
     A_BASE,
     A_LENGTH,
@@ -22,13 +23,7 @@ from recollect.agent.storages.experience.ring_layout import (
     INLINED,
     KERNEL,
 )
-from recollect.agent.storages.experience.tree_kernels import (
-    SHIFT,
-    decompose,
-    pick_child,
-    priority_of,
-    refresh,
-)
+from recollect.agent.storages.experience.tree_kernels import SHIFT, decompose, pick_child, refresh
 
 # What a draw answers when all priorities are 0, and an update when an error is negative or not finite.
 NO_MASS = -1
@@ -38,6 +33,15 @@ _f32 = nb.float32[::1]
 _f64 = nb.float64[::1]
 _i64 = nb.int64[::1]
 _table = nb.int64[:, ::1]
+
+
+@nb.njit(nb.void(_f64, nb.float64, nb.float64), **KERNEL)
+def prioritise(errors, epsilon, alpha):
+    """Turn errors into priorities, in place."""
+    for index in range(len(errors)):
+        errors[index] += epsilon
+    if alpha != 1.0:
+        raise_all(errors, alpha)
 
 
 @nb.njit(**KERNEL)
@@ -74,7 +78,8 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
     num_touched = 0
     slots = header[H_SLOTS]
     has_tree = len(sums) > 0
-    default_priority = priority_of(default_error, epsilon, alpha)
+    default_priority = np.full(1, np.float64(default_error))
+    prioritise(default_priority, epsilon, alpha)
     for lane in range(header[H_NUM_LANES]):
         first, head, length = oldest_of(header, lane), head_of(header, lane), starts[A_LENGTH, lane]
         if has_tree:
@@ -84,7 +89,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
             slot = lane * slots + number % slots
             errors[slot] = default_error
             if has_tree:
-                sums[slot] = default_priority
+                sums[slot] = default_priority[0]
                 touched[num_touched] = slot
                 num_touched += 1
             number += starts[A_STRIDE, lane]
@@ -94,14 +99,13 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
 
 
 @nb.njit(**KERNEL)
-def _finish(header, sums, smallest, beta, ids, weights):
-    """Turn drawn slots into ids, and their priorities into weights."""
+def _finish(header, sums, smallest, beta, shares, ids, weights):
+    """Turn drawn slots into ids, and their priorities into weights; `shares` [batch] is working space."""
     slots = header[H_SLOTS]
     lane, lane_begin, newest, newest_offset = np.int64(-1), np.int64(0), np.int64(0), np.int64(0)
-    exponent = np.float32(beta)
     for item in range(len(ids)):
         slot = ids[item]
-        weights[item] = np.float32(smallest / sums[slot]) ** exponent
+        shares[item] = smallest / sums[slot]
         # Drawn slots ascend, so the lane seldom changes and divisions are few.
         if lane < 0 or slot < lane_begin or slot >= lane_begin + slots:
             lane = slot // slots
@@ -110,12 +114,9 @@ def _finish(header, sums, smallest, beta, ids, weights):
             newest_offset = newest % slots
         age = newest_offset - (slot - lane_begin)
         ids[item] = (lane << ID_SHIFT) | (newest - (age if age >= 0 else age + slots))
-
-
-@nb.njit(**INLINED)
-def _share(target, end, value):
-    """How far `target` lies inside a node of `value` whose share ends at `end`; rounding may put it beside."""
-    return min(max(target - (end - value), 0.0), np.nextafter(value, 0.0))
+    raise_all(shares, beta)
+    for item in range(len(ids)):
+        weights[item] = np.float32(shares[item])
 
 
 @nb.njit(**KERNEL)
@@ -125,16 +126,15 @@ def _spread(sums, first, size, total, uniforms, ids):
     stratum = total / batch
     while sums[first + last] <= 0.0:
         last -= 1
-    node, value = np.int64(0), sums[first]
-    end = value
+    node, before, end = np.int64(0), 0.0, sums[first]
     for item in range(batch):
         target = (item + uniforms[item]) * stratum
         # The last node with any mass takes what rounding adds.
         while target >= end and node < last:
             node += 1
-            value = sums[first + node]
-            end += value
-        ids[item], uniforms[item] = node, _share(target, end, value)
+            before = end
+            end += sums[first + node]
+        ids[item], uniforms[item] = node, target - before
     return size
 
 
@@ -168,7 +168,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
             uniforms[item] = left
             if level > 0:
                 prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
-    _finish(header, sums, mins[offsets[top] - offsets[1]], beta, ids, weights)
+    _finish(header, sums, mins[offsets[top] - offsets[1]], beta, uniforms, ids, weights)
     return visited + batch * widest
 
 
@@ -216,7 +216,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
         while target >= ends[current] and ends[current] < total:
             current += 1
         value = sums[offsets[levels[current]] + nodes[current]]
-        uniforms[item] = _share(target, ends[current], value)
+        uniforms[item] = target - (ends[current] - value)
         ids[item], heights[item] = nodes[current], levels[current]
         visited += levels[current]
     for level in range(len(offsets) - 3, -1, -1):
@@ -228,7 +228,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
                 uniforms[item] = left
                 if level > 0:
                     prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
-    _finish(header, sums, smallest, beta, ids, weights)
+    _finish(header, sums, smallest, beta, uniforms, ids, weights)
     return visited
 
 
@@ -279,11 +279,15 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
         if slots[item] >= 0:
             errors[slots[item]] = max(errors[slots[item]], new_errors[item])
     if len(sums) > 0:
+        priorities = np.empty(count)
         kept = 0
         for item in range(num_rows):
             if slots[item] >= 0:
                 slots[kept] = slots[item]
-                sums[slots[kept]] = priority_of(errors[slots[kept]], epsilon, alpha)
+                priorities[kept] = errors[slots[kept]]
                 kept += 1
-        refresh(sums, mins, offsets, slots, kept)
+        prioritise(priorities, epsilon, alpha)
+        for item in range(count):
+            sums[slots[item]] = priorities[item]
+        refresh(sums, mins, offsets, slots, count)
     return num_rows - count

@@ -1,7 +1,5 @@
 """`SumTree`: priorities of the steps that rows may start at, drawn in proportion."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -75,7 +73,9 @@ class SumTree:
         self._nodes = (sums, mins, self._offsets)
         if not self.is_flat:
             slots = self._starts.slots(self._ring)
-            sums[slots] = self._priority(self.errors[slots])
+            priorities = self.errors[slots].astype(np.float64)
+            priority_kernels.prioritise(priorities, self.epsilon, self.alpha)
+            sums[slots] = priorities
             tree_kernels.rebuild(*self._nodes)
 
     def take_over(self, old: "SumTree", old_ring: LaneRing) -> None:
@@ -159,9 +159,6 @@ class SumTree:
         if num_stale == priority_kernels.BAD_ERROR:
             raise wrong_error()
         return num_stale
-
-    def _priority(self, error: Any) -> Any:
-        return np.power(np.asarray(error, np.float64) + self.epsilon, self.alpha)
 
 
 def wrong_error() -> SchemaError:

@@ -6,12 +6,10 @@ leaves; the nodes of level `l` start at `offsets[l]`, those of the minima at `of
 Every inner node is the sum of its children, computed anew, so nothing drifts.
 """
 
-import math
-
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.eights import smallest_of_eight, sum_of_eight
+from recollect.agent.storages.experience.eights import first_beyond, smallest_of_eight, sum_of_eight
 from recollect.agent.storages.experience.pointers import load_f64, store_f64
 
 SHIFT = 3
@@ -19,16 +17,6 @@ FANOUT = 8
 
 _KERNEL = {"nogil": True, "cache": True}
 _INLINED = {"nogil": True, "cache": True, "forceinline": True}
-
-
-@nb.njit(**_INLINED)
-def priority_of(error, epsilon, alpha):
-    """Priority of a raw error."""
-    base = np.float64(error) + epsilon
-    if alpha == 1.0:
-        return base
-    # Half the time of a power, and within a few units of its last place.
-    return math.exp(alpha * math.log(base)) if base > 0.0 else 0.0
 
 
 @nb.njit(**_INLINED)
@@ -89,18 +77,13 @@ def _last_positive(children):
 def pick_child(children, residual):
     """Child in whose share `residual` falls, and what is left of it; never one of priority 0.
 
+    Rounding may put the residual beside the node's own share: then it falls to the first or last child of any.
     `children` is the address of the eight: to hand the array on from a loop would cost two atomic operations.
     """
-    running, before, child = 0.0, 0.0, 0
-    # No branch depends on the data, so the walks of a batch overlap.
-    for index in range(FANOUT):
-        running += load_f64(children + 8 * index)
-        passed = running <= residual
-        before = running if passed else before
-        child += passed
+    child, left = first_beyond(children, residual)
     if child == FANOUT:
         return _last_positive(children)
-    return child, residual - before
+    return child, left
 
 
 @nb.njit(**_INLINED)
