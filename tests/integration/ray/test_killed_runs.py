@@ -83,14 +83,15 @@ def check_storages(scheme: Scheme) -> None:
     assert sum(num_counted for _, num_counted, _ in found) >= scheme.num_steps
 
 
-# Presets, schemes, steps, options and the least return.
+LOOK_EVERY: Final = 4_000
+# Presets, schemes, the steps in which workers are killed, options and the return to reach.
 CELLS: Final[list[Any]] = [
     pytest.param(
         "pendulum-sac",
         {"scheme.update_mode": "decentralised"},
         8_000,
         {"update_every": 25, "num_mini_batch": 25},
-        -500.0,
+        -300.0,
         id="decentralised",
     ),
     *(
@@ -99,7 +100,7 @@ CELLS: Final[list[Any]] = [
             {"scheme.grad_mode": mode},
             16_000,
             {"update_every": 16, "num_mini_batch": 16},
-            100.0,
+            195.0,
             id=mode,
             marks=pytest.mark.long,
         )
@@ -108,23 +109,39 @@ CELLS: Final[list[Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("preset", "cell", "steps", "options", "least"), CELLS)
+@pytest.mark.parametrize(("preset", "cell", "steps", "options", "goal"), CELLS)
 def test_a_run_survives_its_workers_and_learns(
-    ray_cluster: Any, preset: str, cell: dict[str, Any], steps: int, options: dict[str, Any], least: float
+    ray_cluster: Any, preset: str, cell: dict[str, Any], steps: int, options: dict[str, Any], goal: float
 ) -> None:
-    overrides = {"seed": 1, "test_every": 0, **WORKERS, **cell, **options}
-    learner, killer = Learner(build(resolve(preset=preset, overrides=overrides)), steps), Killer(ray_cluster, steps)
+    config = resolve(preset=preset, overrides={"seed": 1, "test_every": 0, **WORKERS, **cell, **options})
+    learner, killer = Learner(build(config), config.steps), Killer(ray_cluster, steps)
     try:
-        num_steps = 0
-        while not learner.done():
-            learner.step()
-            assert learner.num_steps >= num_steps
-            num_steps = learner.num_steps
-            killer.look(num_steps)
-        killer.wait()
+        train_and_kill(learner, killer, steps)
         assert killer.num_left == 0
         assert learner.get_metrics()[metrics.GRADIENT_RESTARTS] >= NUM_KILLS // 2
         check_storages(learner.scheme)
-        assert learner.evaluate(20).mean > least
+        assert reaches(goal, learner)
     finally:
         learner.stop()
+
+
+def train_and_kill(learner: Learner, killer: Killer, steps: int) -> None:
+    """Train for some steps while workers are killed; no step that was counted is ever lost."""
+    num_steps = 0
+    while num_steps < steps:
+        learner.step()
+        assert learner.num_steps >= num_steps
+        num_steps = learner.num_steps
+        killer.look(num_steps)
+    killer.wait()
+
+
+def reaches(goal: float, learner: Learner) -> bool:
+    """Whether the run is good enough, or becomes so in the steps that it has left."""
+    while learner.evaluate(20).mean <= goal:
+        if learner.done():
+            return False
+        next_look = learner.num_steps + LOOK_EVERY
+        while learner.num_steps < next_look and not learner.done():
+            learner.step()
+    return True
