@@ -57,11 +57,20 @@ class Learner:
 
     Examples
     --------
-    >>> learner = Learner(scheme, 20_000, "runs/pendulum")  # doctest: +SKIP
-    >>> while not learner.done():  # doctest: +SKIP
+    >>> from recollect import DDQN, OffPolicyActor, ReplayBuffer, VecEnv
+    >>> envs, action_space, obs_space = VecEnv.create_factory("CartPole-v1", seed=1)
+    >>> scheme = Scheme(
+    ...     DDQN.create_factory(start_steps=100, update_every=10, num_mini_batch=2),
+    ...     OffPolicyActor.create_factory(obs_space, action_space, DDQN, seed=1),
+    ...     ReplayBuffer.create_factory(1000, seed=1),
+    ...     envs,
+    ... )
+    >>> learner = Learner(scheme, target_steps=200)
+    >>> while not learner.done():
     ...     learner.step()
-    >>> learner.save_checkpoint()  # doctest: +SKIP
-    >>> learner.stop()  # doctest: +SKIP
+    >>> learner.num_steps
+    200
+    >>> learner.stop()
     """
 
     def __init__(

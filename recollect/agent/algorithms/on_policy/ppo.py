@@ -76,7 +76,7 @@ class PPO(LearningAlgorithm):
     Examples
     --------
     >>> PPO.create_factory(update_every=64, entropy_weight=0.01)
-    AlgorithmFactory(PPO, entropy_weight=0.01, update_every=64)
+    AlgorithmFactory(PPO, update_every=64, entropy_weight=0.01)
     """
 
     config_class = PPOConfig

@@ -1,6 +1,5 @@
 """`NStepReplayStorage` against plain lists of steps."""
 
-import doctest
 import gc
 import threading
 import time
@@ -19,7 +18,6 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
-from recollect.agent.storages.off_policy import nstep_replay_storage
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayBatch, NStepReplayStorage
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
 
@@ -808,8 +806,3 @@ def test_a_snapshot_of_other_spaces_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RecollectError):
             NStepReplayStorage(space, ACTIONS, snapshot_path=tmp_path, save_snapshot=True, **options)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_the_example_of_the_documentation_runs() -> None:
-    results = doctest.testmod(nstep_replay_storage)
-    assert (results.failed, results.attempted > 0) == (0, True)
