@@ -7,7 +7,8 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages import PERBuffer
-from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.agent.storages.experience.snapshot import Snapshot
+from recollect.agent.storages.experience.snapshot_content import Extras
 from tests.reference import Row, flatten, same_bits
 from tests.streams import (
     LAYOUTS,

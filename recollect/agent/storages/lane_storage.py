@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -14,8 +14,11 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import LaneStore, SequenceShape
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import FrameStacks
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.checks import check_count, check_number
 from recollect.errors import RecollectWarning, SchemaError, closest
+
+_GENERATOR: Final = "generator"
 
 
 class LaneStorage(Storage):
@@ -83,6 +86,11 @@ class LaneStorage(Storage):
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )
+
+    @property
+    def store(self) -> LaneStore:
+        """The lanes of steps, for those who write them elsewhere."""
+        return self._store
 
     @property
     def data(self) -> dict[str, Any]:
@@ -182,6 +190,14 @@ class LaneStorage(Storage):
         with self._store.lock:
             setters[parameter_name](new_parameter_value)
             self.changed_parameters[parameter_name] = new_parameter_value
+
+    def state(self) -> Extras:
+        """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`."""
+        return Extras({_GENERATOR: self._rng.bit_generator.state})
+
+    def load_state(self, extras: Extras) -> None:
+        """Go on from what `state` gave; the steps are there already, and parameters stay as they are."""
+        self._rng.bit_generator.state = extras.state[_GENERATOR]
 
     def _on_append(self) -> None:
         """Follow the cursors: parts that keep something for each slot bring it up to date."""

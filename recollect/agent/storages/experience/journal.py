@@ -26,10 +26,11 @@ from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.manifest import dump_store, load_store
 from recollect.agent.storages.experience.ring_pieces import cut_piece
 from recollect.agent.storages.experience.sequences import Sequences
-from recollect.agent.storages.experience.snapshot import Extras, Snapshot, standing
+from recollect.agent.storages.experience.snapshot import Snapshot, standing
 from recollect.agent.storages.experience.snapshot_content import (
     Addition,
     Content,
+    Extras,
     Piece,
     SlotValues,
     cut_slots,

@@ -9,7 +9,7 @@ either the old snapshot or the new one.
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from recollect.agent.storages.experience.sequences import Sequences
 from recollect.agent.storages.experience.snapshot_content import (
     Addition,
     Content,
+    Extras,
     Piece,
     SlotValues,
     cut_slots,
@@ -50,23 +51,6 @@ _SEQUENCES: Final = "sequences-"
 _SLOTS: Final = "slots-"
 _FIRSTS: Final = "firsts"
 _CURSORS: Final = ("heads", _FIRSTS, "lows")
-
-
-@dataclass(frozen=True)
-class Extras:
-    """What the owner of a store keeps beside it.
-
-    Attributes
-    ----------
-    state : dict
-        Anything that JSON can hold.
-    slot_arrays : dict
-        Arrays with one entry for each slot of the ring, `[num_lanes * num_slots, ...]`, by name: raw
-        errors, for one.
-    """
-
-    state: Mapping[str, Any]
-    slot_arrays: Mapping[str, np.ndarray]
 
 
 class Snapshot:
@@ -103,7 +87,7 @@ class Snapshot:
         extras : Extras, optional
             What to write with it.
         """
-        extras = extras or Extras({}, {})
+        extras = extras or Extras()
         before = self._found()
         writer = SnapshotWriter(self.folder, 0 if before is None else before.serial + 1)
         try:

@@ -13,6 +13,27 @@ from recollect.agent.storages.experience.ring_pieces import put_piece
 _WHOLE_STATES: Final = ("table", "recent")
 
 
+@dataclass(frozen=True)
+class Extras:
+    """What the owner of a store keeps beside it.
+
+    Attributes
+    ----------
+    state : dict
+        Anything that JSON can hold.
+    slot_arrays : dict
+        Arrays with one entry for each slot of the ring, `[num_lanes * num_slots, ...]`, by name: raw
+        errors, for one.
+    """
+
+    state: Mapping[str, Any] = field(default_factory=dict)
+    slot_arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __or__(self, other: "Extras") -> "Extras":
+        """Both together, as a class adds its own to its parent's."""
+        return Extras({**self.state, **other.state}, {**self.slot_arrays, **other.slot_arrays})
+
+
 class Piece(NamedTuple):
     """Steps `begin` to `end` of one group of lanes, read when they are needed."""
 

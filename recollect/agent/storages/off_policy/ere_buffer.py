@@ -1,7 +1,7 @@
 """`EREBuffer`: replay that emphasises recent experience."""
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 import torch
@@ -12,9 +12,14 @@ from recollect.agent.storages.experience import draw_kernels
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
 from recollect.agent.storages.experience.outputs import Drawn
 from recollect.agent.storages.experience.recent_window import LearningPace, RecentWindow
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
 from recollect.checks import check_count, check_number
+
+_ETA: Final = "eta"
+_WINDOW: Final = "window"
+_PACE: Final = "pace"
 
 
 class EREBuffer(PERBuffer):
@@ -103,6 +108,16 @@ class EREBuffer(PERBuffer):
         ratio = self._pace.ratio()
         if ratio is not None:
             self._recent.eta = self._initial_eta * ratio + (1.0 - ratio)
+
+    def state(self) -> Extras:
+        own = {_ETA: self.eta, _WINDOW: self._recent.state(), _PACE: self._pace.state()}
+        return super().state() | Extras(own)
+
+    def load_state(self, extras: Extras) -> None:
+        super().load_state(extras)
+        self._recent.eta = extras.state[_ETA]
+        self._recent.load_state(extras.state[_WINDOW])
+        self._pace.load_state(extras.state[_PACE])
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         ring, starts = self._store.ring, self._store.starts

@@ -19,7 +19,8 @@ from recollect.agent.storages.experience.lookahead import Lookahead
 from recollect.agent.storages.experience.memory import Backing, Memory
 from recollect.agent.storages.experience.outputs import Drawn, OutputPlan, nest
 from recollect.agent.storages.experience.schema import FrameStacks
-from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.agent.storages.experience.snapshot import Snapshot
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
 from recollect.checks import check_count, check_number
@@ -306,7 +307,7 @@ class NStepReplayStorage:
         """Write a snapshot; batches drawn ahead are not part of it, so they are drawn anew here as well."""
         assert self._snapshot is not None
         self._ahead.drop()
-        self._snapshot.write(self._store, Extras({_GENERATOR: self._rng.bit_generator.state}, {}))
+        self._snapshot.write(self._store, Extras({_GENERATOR: self._rng.bit_generator.state}))
         self._is_saved = True
 
 

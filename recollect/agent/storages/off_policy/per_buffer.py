@@ -11,6 +11,7 @@ from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import NO_FLOORS
 from recollect.agent.storages.experience.outputs import Drawn
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.options import StoreOptions
@@ -18,6 +19,7 @@ from recollect.checks import check_number
 from recollect.errors import SchemaError, StorageError
 
 _STALE: Final = "stale_priorities"
+_ERRORS: Final = "errors"
 
 
 class PERBuffer(NStepReplayBuffer):
@@ -119,6 +121,16 @@ class PERBuffer(NStepReplayBuffer):
         self.num_stale += num_stale
         info.setdefault(keys.STORAGE, {})[_STALE] = num_stale
         return info
+
+    def state(self) -> Extras:
+        assert self.tree is not None
+        return super().state() | Extras(slot_arrays={_ERRORS: self.tree.errors})
+
+    def load_state(self, extras: Extras) -> None:
+        super().load_state(extras)
+        assert self.tree is not None
+        self.tree.errors[:] = extras.slot_arrays[_ERRORS]
+        self.tree.rescale(self.alpha, self.epsilon)
 
     def _one_error_a_row(self, errors: torch.Tensor, num_rows: int) -> torch.Tensor:
         """Errors float32 of `num_rows` in all; those of sequences' steps are mixed over time."""

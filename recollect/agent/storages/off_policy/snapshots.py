@@ -5,17 +5,11 @@ from os import PathLike
 from typing import Any, Final
 
 from recollect.agent.storages.experience.journal import Journal
-from recollect.agent.storages.experience.snapshot import Extras, Snapshot
-from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.per_buffer import PERBuffer
-from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
+from recollect.agent.storages.experience.snapshot import Snapshot
+from recollect.agent.storages.experience.snapshot_content import Extras
+from recollect.agent.storages.lane_storage import LaneStorage
 from recollect.errors import StorageError
 
-_GENERATOR: Final = "generator"
-_ERRORS: Final = "errors"
-_ETA: Final = "eta"
-_WINDOW: Final = "window"
-_PACE: Final = "pace"
 _OWNER: Final = "owner"
 # Who feeds a storage that is filled in its own process.
 _LOCAL_SOURCE: Final = 0
@@ -38,20 +32,20 @@ class StorageSnapshot:
         """Whether a snapshot is there, damaged or not."""
         return self._snapshot.exists
 
-    def save(self, storage: ReplayBuffer) -> None:
+    def save(self, storage: LaneStorage) -> None:
         """Write a storage; if that fails, the snapshot before it is still there. An empty one is not written."""
-        with storage._store.lock:
-            if storage._store.is_built:
-                self._snapshot.write(storage._store, Extras(_state(storage), _slot_arrays(storage)))
+        with storage.store.lock:
+            if storage.store.is_built:
+                self._snapshot.write(storage.store, storage.state())
 
-    def load(self, storage: ReplayBuffer) -> None:
+    def load(self, storage: LaneStorage) -> None:
         """Fill a storage from the snapshot, the newest steps if it has not room for all.
 
         The storage's parameters stay its own: a snapshot may be read with another alpha or n_step.
         """
-        with storage._store.lock:
-            extras = self._snapshot.read(storage._store)
-            _restore_from(storage, extras, self._snapshot.folder)
+        with storage.store.lock:
+            extras = self._snapshot.read(storage.store)
+            _restore(storage, extras, self._snapshot.folder)
 
 
 class StorageJournal:
@@ -74,23 +68,22 @@ class StorageJournal:
         """Whether something was noted."""
         return self._journal.exists
 
-    def note(self, storage: ReplayBuffer, owner: Mapping[str, Any]) -> None:
+    def note(self, storage: LaneStorage, owner: Mapping[str, Any]) -> None:
         """Write what is new in a storage, and how its owner stands: anything that JSON can hold."""
-        with storage._store.lock:
-            if storage._store.is_built:
-                state = _state(storage) | {_OWNER: dict(owner)}
-                self._journal.note(storage._store, Extras(state, _slot_arrays(storage)))
+        with storage.store.lock:
+            if storage.store.is_built:
+                self._journal.note(storage.store, storage.state() | Extras({_OWNER: dict(owner)}))
 
-    def load(self, storage: ReplayBuffer) -> dict[str, Any]:
+    def load(self, storage: LaneStorage) -> dict[str, Any]:
         """Fill a storage with what was noted; returns how its owner stood then."""
-        with storage._store.lock:
-            extras = self._journal.read(storage._store)
-            _restore_from(storage, extras, self._folder)
+        with storage.store.lock:
+            extras = self._journal.read(storage.store)
+            _restore(storage, extras, self._folder)
         owner: dict[str, Any] = extras.state[_OWNER]
         return owner
 
 
-def save_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
+def save_storage(storage: LaneStorage, folder: str | PathLike[str]) -> None:
     """Write a storage to a folder, whole or not at all.
 
     Examples
@@ -111,17 +104,17 @@ def save_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
     StorageSnapshot(folder).save(storage)
 
 
-def load_storage(storage: ReplayBuffer, folder: str | PathLike[str]) -> None:
+def load_storage(storage: LaneStorage, folder: str | PathLike[str]) -> None:
     """Fill a storage from a folder that `save_storage` wrote; what it held before is gone."""
     StorageSnapshot(folder).load(storage)
 
 
-def cut_streams(storage: ReplayBuffer) -> None:
+def cut_streams(storage: LaneStorage) -> None:
     """Say that what is stored next does not follow on what is stored last: the envs have begun anew.
 
     Workers that fed the storage beside the local one are no more; others take their lanes.
     """
-    store = storage._store
+    store = storage.store
     with store.lock:
         if store.is_built:
             for source in store.sources:
@@ -131,36 +124,10 @@ def cut_streams(storage: ReplayBuffer) -> None:
                     store.release(source)
 
 
-def _state(storage: ReplayBuffer) -> dict[str, Any]:
-    state: dict[str, Any] = {_GENERATOR: storage._rng.bit_generator.state}
-    if isinstance(storage, EREBuffer):
-        state |= {_ETA: storage.eta, _WINDOW: storage._recent.state(), _PACE: storage._pace.state()}
-    return state
-
-
-def _slot_arrays(storage: ReplayBuffer) -> dict[str, Any]:
-    if isinstance(storage, PERBuffer):
-        assert storage.tree is not None
-        return {_ERRORS: storage.tree.errors}
-    return {}
-
-
-def _restore_from(storage: ReplayBuffer, extras: Extras, folder: str | PathLike[str]) -> None:
+def _restore(storage: LaneStorage, extras: Extras, folder: str | PathLike[str]) -> None:
     try:
-        _restore(storage, extras)
+        storage.load_state(extras)
     except (KeyError, TypeError, ValueError) as error:
         raise StorageError(
             f"the snapshot in {folder} is of another kind of storage than {type(storage).__name__}"
         ) from error
-
-
-def _restore(storage: ReplayBuffer, extras: Extras) -> None:
-    storage._rng.bit_generator.state = extras.state[_GENERATOR]
-    if isinstance(storage, PERBuffer):
-        assert storage.tree is not None
-        storage.tree.errors[:] = extras.slot_arrays[_ERRORS]
-        storage.tree.rescale(storage.alpha, storage.epsilon)
-    if isinstance(storage, EREBuffer):
-        storage._recent.eta = extras.state[_ETA]
-        storage._recent.load_state(extras.state[_WINDOW])
-        storage._pace.load_state(extras.state[_PACE])

@@ -11,7 +11,7 @@ from recollect import keys
 from recollect.agent.storages import PERBuffer
 from recollect.agent.storages.experience import journal as journal_module
 from recollect.agent.storages.experience.journal import Journal
-from recollect.agent.storages.experience.snapshot import Extras
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.errors import StorageError
 from tests.reference import flatten, same_bits
 from tests.snapshot_runs import ERRORS, GENERATOR, KINDS, NUM_ENVS, Run, assert_alike, assert_same

@@ -13,7 +13,8 @@ from recollect import keys
 from recollect.agent.storages import NStepReplayBuffer
 from recollect.agent.storages.experience import snapshot as snapshot_module
 from recollect.agent.storages.experience import snapshot_files
-from recollect.agent.storages.experience.snapshot import Extras, Snapshot
+from recollect.agent.storages.experience.snapshot import Snapshot
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.errors import RecollectError, StorageError
 from tests.reference import flatten, same_bits
 from tests.snapshot_runs import KINDS, NUM_ENVS, Run, assert_alike, assert_same, read, write

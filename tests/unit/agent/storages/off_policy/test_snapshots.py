@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from recollect import keys
+from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy import (
     EREBuffer,
     HERBuffer,
@@ -15,7 +16,13 @@ from recollect.agent.storages.off_policy import (
     PERBuffer,
     ReplayBuffer,
 )
-from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams, load_storage, save_storage
+from recollect.agent.storages.off_policy.snapshots import (
+    StorageJournal,
+    StorageSnapshot,
+    cut_streams,
+    load_storage,
+    save_storage,
+)
 from recollect.errors import StorageError
 from tests.reference import flatten, same_bits
 from tests.samples import make_slice, one_step, reward_if_reached, row_of, with_goals
@@ -163,6 +170,38 @@ def test_another_kind_of_storage_is_refused(tmp_path: Path) -> None:
     save_storage(storage, tmp_path)
     with pytest.raises(StorageError, match="another kind of storage than PERBuffer"):
         load_storage(build("per"), tmp_path)
+
+
+class _Counting(PERBuffer):
+    """A buffer that someone adds: it has one number, and a number for each slot, of its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.count, self.marks = 0, np.empty(0)
+
+    def state(self) -> Extras:
+        return super().state() | Extras({"count": self.count}, {"marks": self.marks})
+
+    def load_state(self, extras: Extras) -> None:
+        super().load_state(extras)
+        self.count, self.marks = extras.state["count"], extras.slot_arrays["marks"]
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "journal"])
+def test_a_new_buffer_adds_its_own_state(kind: str, tmp_path: Path) -> None:
+    storage, other = (_Counting.standalone(30, num_envs=NUM_ENVS, seed=seed, **PRIORITISED) for seed in (1, 2))
+    fill([storage], 0, 14)
+    storage.count, storage.marks = 7, np.arange(storage.store.ring.num_lanes * storage.store.ring.num_slots)
+    if kind == "snapshot":
+        save_storage(storage, tmp_path)
+        load_storage(other, tmp_path)
+    else:
+        StorageJournal(tmp_path).note(storage, {"stage": 3})
+        assert StorageJournal(tmp_path).load(other) == {"stage": 3}
+    stored = storage.store.starts.slots(storage.store.ring)
+    assert other.count == 7
+    assert (other.marks[stored] == storage.marks[stored]).all()
+    assert_alike(storage, other)
 
 
 def test_after_a_cut_windows_do_not_reach_into_what_comes_later() -> None:
