@@ -39,7 +39,7 @@ test-all: $(STAMP) $(KERNELS) ## run the tests with the long tables
 check: $(STAMP) ## lint, format check, types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m mypy recollect
+	$(RUN) -m mypy
 
 format: $(STAMP) ## rewrite the source in house format
 	$(RUN) -m ruff check --fix .

@@ -6,11 +6,13 @@ Pong is learned in about a million steps; this shows the set-up and what it cost
 """
 
 import argparse
+from typing import Any
 
 import recollect as rc
 
 
 def main(steps: int = 50_000) -> float:
+    size: dict[str, Any] = {"storage.size": 25_000}
     agent = rc.Agent(
         "ddqn",
         "ALE/Pong-v5",
@@ -30,7 +32,7 @@ def main(steps: int = 50_000) -> float:
         start_steps=min(5_000, steps // 2),
         epsilon_steps=100_000,
         test_every=0,
-        **{"storage.size": 25_000},
+        **size,
     )
     agent.learn(steps, progress=True)
     storage = agent.scheme.storage

@@ -17,6 +17,8 @@ import recollect as rc
 class FourierFeatures(nn.Module):
     """Sines and cosines of random directions of the observation (Rahimi and Recht, 2007)."""
 
+    waves: Tensor
+
     def __init__(self, obs_space: gym.Space[Any], num_waves: int = 32) -> None:
         super().__init__()
         assert obs_space.shape is not None

@@ -5,13 +5,20 @@ without hindsight, in four environments whose episodes end at different times.
 """
 
 import argparse
+from typing import Any
 
 import recollect as rc
 
 
 def train(storage: str, steps: int) -> float:
     """Return the share of goals that the agent reaches."""
-    options = {"env.n": 8, "critic_lr": 1e-3, "gamma": 0.95, "hidden_sizes": (128,), "epsilon_steps": 5_000}
+    options: dict[str, Any] = {
+        "env.n": 8,
+        "critic_lr": 1e-3,
+        "gamma": 0.95,
+        "hidden_sizes": (128,),
+        "epsilon_steps": 5_000,
+    }
     agent = rc.Agent("ddqn", "recollect/BitFlip-v0", storage, num_envs=4, seed=1, **options)
     agent.learn(steps)
     evaluation = agent.evaluate(episodes=100)

@@ -5,13 +5,14 @@ that they began with; nothing else has to be said.
 """
 
 import argparse
+from typing import Any
 
 import recollect as rc
 
 
 def train(memory: str | None, steps: int) -> float:
     """Return the share of cues that the agent recalls."""
-    options = {"env.delay": 5, "memory": memory, "hidden_sizes": (32,), "memory_size": 32}
+    options: dict[str, Any] = {"env.delay": 5, "memory": memory, "hidden_sizes": (32,), "memory_size": 32}
     agent = rc.Agent("ddqn", "recollect/RecallCue-v0", num_envs=8, seed=1, **options)
     agent.learn(steps)
     evaluation = agent.evaluate(episodes=100)

@@ -20,8 +20,10 @@ COLOURS: Final = dict(zip(VARIANTS, ("#999999", "#0072B2", "#009E73", "#E69F00",
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write one figure with a column per task."""
     tasks = list(dict.fromkeys(outcome.task for outcome in outcomes))
-    shape = {"figsize": (5.2 * len(tasks), 6.4), "layout": "constrained", "squeeze": False}
-    figure, axes = plt.subplots(2, len(tasks), height_ratios=(3, 1.4), **shape)
+    size = (5.2 * len(tasks), 6.4)
+    figure, axes = plt.subplots(
+        2, len(tasks), height_ratios=(3, 1.4), squeeze=False, figsize=size, layout="constrained"
+    )
     for column, task in enumerate(tasks):
         of_task = [outcome for outcome in outcomes if outcome.task == task]
         _draw_curves(axes[0][column], of_task)

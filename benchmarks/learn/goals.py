@@ -9,8 +9,9 @@ from benchmarks.learn.statistics import Estimate
 class Goal(Protocol):
     """A bound on the mean over seeds."""
 
-    peer: str | None
-    """The cell that the bound comes from, if it is not a number."""
+    @property
+    def peer(self) -> str | None:
+        """The cell that the bound comes from, if it is not a number."""
 
     def text(self, unit: str) -> str:
         """Say the bound, with scores in `unit`."""
