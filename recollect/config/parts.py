@@ -107,12 +107,14 @@ def _default(entry: "Field[Any]") -> Any:
 
 def _options_of_factory(storage_class: Any) -> Mapping[str, Option]:
     """Parameters of `create_factory`, and the keywords that its `**options` stand for."""
+    from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS
+
     parameters = {
         name: None if parameter.default is parameter.empty else parameter.default
         for name, parameter in inspect.signature(storage_class.create_factory).parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
-    keywords = dict.fromkeys(getattr(_keywords(storage_class), "__annotations__", ()))
+    keywords = {name: KEYWORD_DEFAULTS.get(name) for name in getattr(_keywords(storage_class), "__annotations__", ())}
     abouts = _documented(storage_class)
     return {
         name: Option(name, default, abouts.get(name, ""))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from recollect.agent.storages import STORAGES, HERBuffer
 from recollect.config.parts import ACTOR, ALGO, STORAGE, check_options, class_of, options_of, registry
 from recollect.errors import ConfigError
 
@@ -24,6 +25,23 @@ def test_functions_are_no_options() -> None:
 def test_options_of_a_storage_are_explained_by_its_docstrings() -> None:
     assert options_of(STORAGE, "per")["alpha"].about == "How much priorities count."
     assert "frame" in options_of(STORAGE, "her")["frame_stack"].about
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_every_option_of_a_storage_is_explained(storage: str) -> None:
+    assert [name for name, option in options_of(STORAGE, storage).items() if not option.about] == []
+
+
+def test_defaults_of_keywords_are_those_that_a_storage_has() -> None:
+    memory = HERBuffer.standalone(10, compute_reward=lambda achieved, desired, info: achieved[:, 0])
+    has = {
+        "backing": memory._store._memory.backing,
+        "strategy": memory._hindsight.strategy,
+        "share": memory._hindsight.share,
+    }
+    assert {name: options_of(STORAGE, "her")[name].default for name in has} == has
+    assert options_of(STORAGE, "replay")["backing"].default == has["backing"]
+    assert "share" not in options_of(STORAGE, "replay")
 
 
 @pytest.mark.parametrize("algo", registry(ALGO))

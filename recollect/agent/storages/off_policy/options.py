@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, TypedDict
+from types import MappingProxyType
+from typing import Any, Final, TypedDict
 
 from recollect.agent.storages.experience.lane_store import SequenceShape
 from recollect.agent.storages.experience.memory import Backing
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
+
+# What an option by keyword is where it is not given, for those that are not None then.
+KEYWORD_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({"backing": "ram", "strategy": "future", "share": 0.8})
 
 
 class StoreOptions(TypedDict, total=False):
@@ -20,7 +24,9 @@ class StoreOptions(TypedDict, total=False):
         Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
         with the stacking axis. Frames are then stored once.
     backing : {"ram", "shared", "file"}
-        Where the data live, by default "ram"; "file" needs `path`, a folder.
+        Where the data live, by default "ram".
+    path : path-like, optional
+        Folder of a storage whose backing is "file", which needs one; it is made if it is not there.
     sequence_length, sequence_overlap : int, optional
         Shape of the sequences of recurrent actors. By default `algorithm.update_every` and
         `actor.sequence_overlap`.
