@@ -14,8 +14,8 @@ from recollect.runs.plots import plot_runs
 
 STORAGES: dict[str, dict[str, Any]] = {
     "replay": {},
-    "per": {"alpha": 0.6, "default_error": 1.0},
-    "ere": {"eta": 0.996, "cmin": 1_000},
+    "per": {},
+    "ere": {"cmin": 1_000},
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import presets, settings
 from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, registry
+from recollect.config.storages import listed_options
 from recollect.errors import ConfigError, closest
 
 _EXAMPLES: Final = """\
@@ -81,9 +82,10 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
         }
     if name in (ACTOR, SCHEME):
         return f"{name}.", options_of(name)
-    for part in (ALGO, STORAGE):
-        if name in registry(part):
-            return f"{part}.", options_of(part, name)
+    if name in registry(ALGO):
+        return f"{ALGO}.", options_of(ALGO, name)
+    if name in registry(STORAGE):
+        return f"{STORAGE}.", listed_options(name)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
     raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
 

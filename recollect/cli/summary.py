@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from recollect.config import RunConfig
-from recollect.config.parts import ALGO, class_of
+from recollect.config.parts import ALGO, STORAGE, class_of, options_of
 
-# Options of storages that tell most of how they draw.
-_TELLING: Final = ("alpha", "eta", "share", "gae_lambda")
+# Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
+_TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "gae_lambda": "gae"}
 _TITLES: Final = {"replay": "uniform replay", "nstep": "n-step replay", "vtrace": "V-trace"}
 
 
@@ -47,8 +47,14 @@ def _workers(config: RunConfig) -> Iterator[str]:
 
 def _storage(config: RunConfig) -> str:
     title = _TITLES.get(config.storage, config.storage.upper())
-    given = [f"{name} {config.storage_options[name]}" for name in _TELLING if name in config.storage_options]
-    return f"{title}({', '.join(given)})" if given else title
+    known = options_of(STORAGE, config.storage)
+    values = {name: config.storage_options.get(name, known[name].default) for name in _TELLING if name in known}
+    told = [
+        f"{name} {value:g}"
+        for name, value in values.items()
+        if _TELLING[name] == config.storage or value != known[name].default
+    ]
+    return f"{title}({', '.join(told)})" if told else title
 
 
 def stem_of(config: RunConfig) -> str:

@@ -19,6 +19,7 @@ from recollect.config.parts import (
     is_on_policy,
     options_of,
 )
+from recollect.config.storages import promised
 from recollect.errors import ConfigError
 from recollect.options import Options, count, count_or_zero, option, optional
 
@@ -37,7 +38,8 @@ def _check_vec(name: str, value: Any) -> str:
 class RunConfig(Options):
     """All that defines a run: the same config gives the same run.
 
-    Options of the parts are those that `recollect list options sac per` shows.
+    Options of the parts are those that `recollect list options sac per` shows. Those that are left out have the
+    defaults of the part's own class; `resolve` is what gives a named storage more than these.
 
     Examples
     --------
@@ -120,7 +122,8 @@ def resolve(
 ) -> RunConfig:
     """Find the config that is meant: a preset, over it a file, over both the overrides.
 
-    Where a part is exchanged for another one, options that the new one does not have are left out.
+    Where a part is exchanged for another one, options that the new one does not have are left out. A storage
+    that is named gets what its name says, where nothing else is given: `per` has priorities, `ere` a window.
 
     Parameters
     ----------
@@ -141,7 +144,9 @@ def resolve(
         document = layers.lay_over(document, read_document(file), settings())
     document = layers.lay_over(document, named, settings())
     _check_names(layers.split(document, settings())[0])
-    return RunConfig.from_document(layers.override(document, overrides or {}, settings()))
+    config = RunConfig.from_document(layers.override(document, overrides or {}, settings()))
+    given = config.options(STORAGE)
+    return replace(config, storage_options=given | promised(config.storage, given, config.num_envs))
 
 
 def _preset(preset: str, algo: str | None, env: str | None, *, has_file: bool) -> Document:

@@ -27,8 +27,11 @@ def test_without_a_word_all_lists_are_shown(recollect: Run) -> None:
 def test_options_are_shown_as_they_are_set(recollect: Run) -> None:
     shown = recollect("list", "options", "sac", "per").out
     assert "algo.gamma=0.99" in shown
-    assert "storage.alpha=0.0" in shown
+    assert "storage.alpha=0.6" in shown, "what `--set storage=per` brings, not the constructor's 0"
     assert "How much priorities count." in shown
+    shown = recollect("list", "options", "her").out
+    for text in ("storage.backing=ram", "storage.strategy=future", "storage.share=0.8"):
+        assert text in shown
     shown = recollect("list", "options").out
     assert "actor.hidden_sizes=[256, 256]" in shown
     assert "actor.memory=none" in shown

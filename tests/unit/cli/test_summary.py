@@ -16,17 +16,26 @@ def config(**more: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({}, "SAC · PER · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
+        ({}, "SAC · PER(alpha 0) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
         ({"storage": "replay"}, "SAC · uniform replay · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
-        ({"num_envs": 4}, "SAC · PER · Pendulum-v1 · 4 envs · seed 1 · 1 thread · runs/x"),
+        ({"num_envs": 4}, "SAC · PER(alpha 0) · Pendulum-v1 · 4 envs · seed 1 · 1 thread · runs/x"),
         (
             {"scheme_options": {"num_col_workers": 16, "col_mode": "async", "num_grad_workers": 1}},
-            "SAC · PER · Pendulum-v1 · 16 async collectors · 1 gradient worker · seed 1 · 1 thread · runs/x",
+            "SAC · PER(alpha 0) · Pendulum-v1 · 16 async collectors · 1 gradient worker · seed 1 · 1 thread · runs/x",
         ),
         (
-            {"scheme_options": {"num_grad_workers": 2, "update_mode": "decentralised"}},
-            "SAC · PER · Pendulum-v1 · 2 gradient workers · decentralised updates · seed 1 · 1 thread · runs/x",
+            {"env": "Pole-v1", "scheme_options": {"num_grad_workers": 2, "update_mode": "decentralised"}},
+            "SAC · PER(alpha 0) · Pole-v1 · 2 gradient workers · decentralised updates · seed 1 · 1 thread · runs/x",
         ),
+        (
+            {"storage": "ere", "storage_options": {"eta": 0.996}},
+            "SAC · ERE(eta 0.996) · Pendulum-v1 · seed 1 · 1 thread · runs/x",
+        ),
+        (
+            {"storage": "ere", "storage_options": {"alpha": 0.6, "eta": 0.996}},
+            "SAC · ERE(alpha 0.6, eta 0.996) · Pendulum-v1 · seed 1 · 1 thread · runs/x",
+        ),
+        ({"storage": "her"}, "SAC · HER(share 0.8) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
         (
             {"storage_options": {"alpha": 0.6, "n_step": 3}, "actor_options": {"memory": "gru"}},
             "SAC · PER(alpha 0.6) · 3-step · GRU · Pendulum-v1 · seed 1 · 1 thread · runs/x",
@@ -35,6 +44,13 @@ def config(**more: Any) -> RunConfig:
 )
 def test_a_line_says_what_is_trained(more: dict[str, Any], line: str) -> None:
     assert summarise(config(**more), 1, Path("runs/x")) == line
+
+
+@pytest.mark.parametrize("storage", ["per", "ere", "her"])
+def test_the_line_is_the_same_when_defaults_are_spelled_out(storage: str) -> None:
+    """As they are in the config that `resume` reads."""
+    short = config(storage=storage, storage_options={"alpha": 0.6} if storage == "per" else {})
+    assert summarise(short.with_defaults(), 1, Path("x")) == summarise(short, 1, Path("x"))
 
 
 @pytest.mark.parametrize(

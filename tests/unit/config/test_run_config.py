@@ -53,12 +53,13 @@ def test_an_option_that_one_part_has_needs_no_part_before_it() -> None:
 def test_parts_are_exchanged_before_options_are_set_in_them(order: tuple[str, str]) -> None:
     values: dict[str, Any] = {"storage": "per", "n_step": 5}
     config = resolve("sac", "Pendulum-v1", preset="none", overrides={name: values[name] for name in order})
-    assert (config.storage, config.storage_options) == ("per", {"n_step": 5})
+    assert (config.storage, config.storage_options["n_step"]) == ("per", 5)
 
 
 def test_an_exchanged_part_keeps_the_options_that_it_has() -> None:
     preset = resolve("sac", "Pendulum-v1").storage_options
-    assert resolve("sac", "Pendulum-v1", overrides={"storage": "ere"}).storage_options == preset
+    changed = resolve("sac", "Pendulum-v1", overrides={"storage": "ere"}).storage_options
+    assert changed == {**preset, "eta": 0.996}
     left = resolve("sac", "Pendulum-v1", overrides={"storage": "nstep"}).storage_options
     assert left["n_step"] == preset["n_step"]
     assert "alpha" not in left
