@@ -1,5 +1,6 @@
 """Matrices in batches, the KL of Gaussians taken apart, and gradients that travel."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -37,8 +38,9 @@ def gaussian_kl(mu1: Tensor, mu2: Tensor, cov1: Tensor, cov2: Tensor) -> tuple[T
         KL(N(mu1, cov1) || N(mu2, cov1)).
     kl_sigma : scalar tensor
         KL(N(mu1, cov1) || N(mu1, cov2)).
+        Both are NaN if a covariance is not positive definite, as where it is NaN itself.
     """
-    root1, root2 = torch.linalg.cholesky(cov1), torch.linalg.cholesky(cov2)
+    root1, root2 = _cholesky(cov1), _cholesky(cov2)
     shift = torch.cholesky_solve((mu2 - mu1).unsqueeze(-1), root1).squeeze(-1)  # [batch, n]
     kl_mu = 0.5 * ((mu2 - mu1) * shift).sum(-1)
     log_ratio = 2.0 * (root2.diagonal(dim1=-2, dim2=-1).log() - root1.diagonal(dim1=-2, dim2=-1).log()).sum(-1)
@@ -70,6 +72,12 @@ def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor
         raise SchemaError(f"expected {len(parameters)} gradients, one for each parameter, got {len(gradients)}")
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient if gradient is None else gradient.to(device)
+
+
+def _cholesky(cov: Tensor) -> Tensor:
+    """Roots `[..., n, n]` of covariances, NaN where there is none: who learns from them checks losses, not errors."""
+    roots, failures = torch.linalg.cholesky_ex(cov)
+    return roots.masked_fill(failures.ne(0)[..., None, None], math.nan)
 
 
 def _trained(nets: Sequence[nn.Module]) -> Iterator[nn.Parameter]:

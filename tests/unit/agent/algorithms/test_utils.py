@@ -50,6 +50,14 @@ def test_gaussian_kl_of_equals_is_zero_and_differentiable() -> None:
     assert cov.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("value", [float("nan"), 0.0, -1.0])
+def test_gaussian_kl_is_nan_where_a_covariance_is_none(value: float) -> None:
+    mu, cov, broken = means(4, 0), covariances(4, 1), covariances(4, 1)
+    broken[2] = value * torch.eye(3)
+    for pair in ((cov, broken), (broken, cov)):
+        assert gaussian_kl(mu, mu, *pair)[1].isnan()
+
+
 @pytest.fixture
 def nets() -> tuple[nn.Module, nn.Module]:
     frozen = nn.Linear(2, 2).requires_grad_(False)

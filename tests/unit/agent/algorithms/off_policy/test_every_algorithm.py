@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from recollect import keys
+from recollect.errors import NotFiniteError
 from tests.unit.agent.algorithms.off_policy.agents import (
     OFF_POLICY,
     Agent,
@@ -76,6 +77,17 @@ def test_intrinsic_reward_counts_by_its_weight(name: str) -> None:
     intrinsic = batch | {keys.IREWARD: torch.full((6, 1), 0.4)}
     assert differ(gradients(agent, batch), gradients(agent, intrinsic))
     assert not differ(gradients(agent, more), gradients(agent, intrinsic))
+
+
+@pytest.mark.parametrize("key", [keys.OBS, keys.NEXT_OBS])
+@each_algorithm
+def test_observations_that_are_not_finite_are_refused_as_losses_are(name: str, key: str) -> None:
+    agent = make_agent(name)
+    batch = make_batch(agent)
+    batch[key][0] = float("nan")
+    with pytest.raises(NotFiniteError, match="is nan at update 0"):
+        agent.algo.compute_gradients(batch)
+    assert all(weight.isfinite().all() for weight in agent.actor.parameters())
 
 
 @each_algorithm
