@@ -57,10 +57,10 @@ class Slice:
 
     @property
     def num_steps(self) -> int:
-        """Steps of every environment."""
+        """Steps of every environment; none of a worker that was stopped before its first one."""
         if self.packed is None:
-            return len(self.arrays[keys.REWARD])
-        return next(shape[0] for name, _, shape in self.packed.layout if name == keys.REWARD)
+            return len(self.arrays.get(keys.REWARD, ()))
+        return next((shape[0] for name, _, shape in self.packed.layout if name == keys.REWARD), 0)
 
     @property
     def num_bytes(self) -> int:

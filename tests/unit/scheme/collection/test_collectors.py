@@ -140,6 +140,16 @@ def test_nobody_is_stopped_before_enough_have_finished(fake: FakeEngine) -> None
     assert workers.collection.collect().num_steps == 12 * NUM_ENVS
 
 
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_worker_that_is_stopped_before_its_first_step_adds_nothing(fake: FakeEngine, is_packed: bool) -> None:
+    workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5, compress_data_to_send=is_packed)
+    fake.handles[1].is_slow = True
+    assert workers.collection.collect().num_steps == 4 * NUM_ENVS
+    assert sources(workers) == [(0, 0, 0)]
+    fake.handles[1].is_slow = False
+    assert workers.collection.collect().num_steps == 8 * NUM_ENVS
+
+
 def test_a_word_that_comes_too_late_does_not_stop_the_next_stage(fake: FakeEngine) -> None:
     workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5)
     workers.collection.collect()
