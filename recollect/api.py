@@ -9,6 +9,7 @@ from recollect.config import RunConfig, build, resolve
 from recollect.learner import Learner
 from recollect.predictor import Predictor
 from recollect.runs.directory import RunDirectory
+from recollect.runs.plots import plot_run
 from recollect.runs.progress import make_progress
 from recollect.runs.saving import Saves
 from recollect.scheme.collection.evaluation import Evaluation
@@ -98,12 +99,13 @@ class Agent:
         steps : int
             How many; up to an update stage more, because stages are not cut short.
         log_dir : path-like, optional
-            Folder of a new run to keep metrics and checkpoints in.
+            Folder of a new run to keep config, metrics, checkpoints and the learning curve in.
         progress : bool
             Show how it goes.
         """
         target_steps = self.num_steps + steps
-        learner = Learner(self.scheme, target_steps, log_dir, config=self.config.to_document())
+        config = replace(self.config.with_defaults(), steps=target_steps)
+        learner = Learner(self.scheme, target_steps, log_dir, config=config.to_document())
         learner.elapsed_s = self._elapsed_s
         try:
             self._run(learner, progress)
@@ -174,6 +176,8 @@ class Agent:
             self._save(learner)
             raise
         self._save(learner)
+        if learner.run is not None:
+            plot_run(learner.run.path)
 
     def _save(self, learner: Learner) -> None:
         if learner.run is not None:

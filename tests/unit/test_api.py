@@ -92,6 +92,9 @@ def test_a_logged_training_leaves_a_run(tmp_path: Path) -> None:
     agent = make_agent(test_every=10).learn(40, log_dir=tmp_path / "run")
     run = RunDirectory.open(tmp_path / "run")
     assert int(read_rows(run.metrics_file)[-1][metrics.STEPS]) == 40
+    assert run.curve_file.read_bytes().startswith(b"\x89PNG")
+    assert run.config["algo"]["gamma"] == 0.99, "defaults are spelled out"
+    assert run.config["steps"] == 40, "so that the config repeats the run"
     loaded = Agent.load(run.path)
     assert torch.equal(q_values(loaded), q_values(agent))
     with pytest.raises(ConfigError, match="holds a run already"):
