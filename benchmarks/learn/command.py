@@ -29,15 +29,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "  recollect bench learn --jobs 2                     the whole table\n"
         "  recollect bench learn --only pendulum cartpole     some cells\n"
         "  recollect bench learn --ablation --jobs 2          what each rule of a storage adds\n"
-        "  recollect bench learn --report                     only show what there is",
+        "  recollect bench learn --report                     run nothing, write the pages anew",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--ablation", action="store_true", help="the ablation of the storages instead of the table")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="cells whose name begins so")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="some of the cells' seeds")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time, one thread each (1)")
-    parser.add_argument("--report", action="store_true", help="run nothing, show what there is")
-    parser.add_argument("--list", action="store_true", help="list the cells and whether they have been run")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="run nothing: print the table of the records there are, and rewrite README and docs/results from it",
+    )
+    parser.add_argument("--list", action="store_true", help="only list the cells and whether they have been run")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the records (benchmarks/results/learn)")
     parser.add_argument("--peer-python", type=Path, help="interpreter with Stable-Baselines3 (.venv-bench/bin/python)")
     options = parser.parse_args(arguments)
