@@ -33,34 +33,6 @@ if TYPE_CHECKING:
     from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"
-__all__ = [
-    "DDPG",
-    "DDQN",
-    "MPO",
-    "PPO",
-    "SAC",
-    "TD3",
-    "Agent",
-    "EREBuffer",
-    "GAEBuffer",
-    "HERBuffer",
-    "Learner",
-    "NStepReplayBuffer",
-    "NStepReplayStorage",
-    "OffPolicyActor",
-    "OnPolicyActor",
-    "PERBuffer",
-    "ReplayBuffer",
-    "SACDiscrete",
-    "Scheme",
-    "VTraceBuffer",
-    "VecEnv",
-    "__version__",
-    "load_storage",
-    "make_env",
-    "save_storage",
-]
-
 _ALGORITHMS: Final = "recollect.agent.algorithms"
 _STORAGES: Final = "recollect.agent.storages"
 _NAMES: Final = {
@@ -89,9 +61,14 @@ _NAMES: Final = {
     f"{_STORAGES}.off_policy.snapshots": ("load_storage", "save_storage"),
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = [*_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'recollect' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,10 @@
 """The door for those who want an agent in a few lines."""
 
+import ast
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +167,19 @@ def test_a_mistyped_option_is_refused_with_the_closest() -> None:
 @pytest.mark.parametrize("name", recollect.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(recollect, name) is not None
+
+
+def test_public_names_are_shown_before_they_are_loaded() -> None:
+    code = "import recollect; print(*sorted(set(recollect.__all__) - set(dir(recollect))), 'Agent' in vars(recollect))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert shown.split() == ["False"]
+
+
+def test_type_checkers_are_told_the_same_names() -> None:
+    source = ast.parse(Path(recollect.__file__).read_text())
+    (block,) = (node for node in source.body if isinstance(node, ast.If))
+    told = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {*told, "__version__"} == set(recollect.__all__)
 
 
 def test_other_names_are_not() -> None:
