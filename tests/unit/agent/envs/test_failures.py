@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from recollect import keys
 from recollect.agent.envs import VecEnv
 from recollect.agent.envs.failures import FaultTolerantEnv, describe
 from recollect.errors import EnvError
@@ -61,8 +62,9 @@ def test_good_step_forgives() -> None:
     build = Building(*[{"failing_step": 2}] * 10)
     env = FaultTolerantEnv(build, 1)
     env.reset(seed=0)
-    for _ in range(16):
-        env.step(0)
+    lost = [bool(env.step(0)[-1].get(keys.EPISODE_LOST)) for _ in range(16)]
+    assert lost == [False, True] * 8
+    assert len(build.built) == 9
 
 
 def test_the_last_error_is_the_cause() -> None:
