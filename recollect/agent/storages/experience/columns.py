@@ -9,9 +9,8 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
+from recollect.agent.storages.experience.outputs import Drawn, name_of, nest
 from recollect.agent.storages.experience.schema import FLAG_BYTES, Leaf, Path, Place, to_numpy, walk
-from recollect.agent.storages.experience.sequences import Sequences
 from recollect.errors import ConfigError, SchemaError, StorageError
 
 
@@ -79,11 +78,7 @@ def write_ahead(store: LaneStore, key: str, values: Any) -> int:
 
 def _first_exported(store: LaneStore, lane: int) -> int:
     """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""
-    if not isinstance(store.starts, Sequences):
-        return int(store.ring.firsts[lane])
-    base = int(store.starts.table[layout.A_BASE, lane])
-    begin = base - (base - int(store.ring.firsts[lane])) // store.starts.stride * store.starts.stride
-    return min(begin, int(store.ring.heads[lane]))
+    return min(store.starts.first(store.ring, lane), int(store.ring.heads[lane]))
 
 
 def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
@@ -94,17 +89,6 @@ def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str,
     cut = store.ring.are_cut(ids) & ~ended
     if cut.any():
         rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(store.ring.schema.flags[keys.NEXT_DONE]))
-    if isinstance(store.starts, Sequences):
-        rows |= _exported_states(store.starts, ids)
+    rows |= {name_of(path): torch.from_numpy(states) for path, states in store.starts.states_of_steps(ids).items()}
     shape = (num_steps, store.num_envs)
     return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)
-
-
-def _exported_states(starts: Sequences, ids: np.ndarray) -> dict[Name, torch.Tensor]:
-    base = starts.table[layout.A_BASE, ids >> layout.ID_SHIFT]
-    elsewhere = ((ids & layout.ID_MASK) - base) % starts.stride != 0
-    states: dict[Name, torch.Tensor] = {}
-    for path, values in starts.states(ids).items():
-        values[elsewhere] = 0
-        states[name_of(path)] = torch.from_numpy(values)
-    return states

@@ -25,7 +25,6 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.manifest import dump_store, load_store
 from recollect.agent.storages.experience.ring_pieces import cut_piece
-from recollect.agent.storages.experience.sequences import Sequences
 from recollect.agent.storages.experience.snapshot import Snapshot, standing
 from recollect.agent.storages.experience.snapshot_content import (
     Addition,
@@ -147,8 +146,7 @@ def _entry(token: str, store: LaneStore, extras: Extras, noted: _Noted) -> bytes
     # A start is drawn, and gets a value, once it has all of its steps.
     slots = cut_slots(ring, size, extras.slot_arrays, noted.heads - starts.length)
     arrays |= {f"slots/{each.group}/{each.name}": each.values for each in slots}
-    if isinstance(starts, Sequences):
-        arrays |= {f"sequences/{name}": array for name, array in starts.state(ring, noted.heads).items()}
+    arrays |= {f"sequences/{name}": array for name, array in starts.state(ring, noted.heads).items()}
     changes = standing(store, extras.state)
     about = {
         "token": token,

@@ -225,13 +225,9 @@ class LaneStore:
         if self._ring is None:
             return
         for lane in range(self.ring.num_lanes):
-            if isinstance(self.starts, Sequences):
-                keep_from = max(self.ring.heads[lane] - self.starts.overlap, self.ring.firsts[lane])
-                self.ring.forget(lane, keep_from)
-            else:
-                self.ring.forget(lane, self.ring.heads[lane])
-        if isinstance(self.starts, Sequences):
-            self.starts.restart(self.ring)
+            keep_from = max(self.ring.heads[lane] - self.starts.overlap, self.ring.firsts[lane])
+            self.ring.forget(lane, keep_from)
+        self.starts.restart(self.ring)
         self._has_starts = False
         self._on_relayout(self.ring, self.ring)
 
@@ -298,8 +294,7 @@ class LaneStore:
     def adopt(self, ring: LaneRing, state: StoreState, sequences: Mapping[str, np.ndarray]) -> None:
         """Hold the steps of `ring` instead of one's own; `sequences` is the state of a sequence store."""
         starts = self._make_starts(ring)
-        if isinstance(starts, Sequences):
-            starts.load_state(ring, sequences)
+        starts.load_state(ring, sequences)
         old, self._ring = self._ring, None
         self._starts, self._intake = starts, Intake(ring.schema, self.num_envs)
         self._sources.load_state(state)
@@ -321,8 +316,7 @@ class LaneStore:
     def _append_lanes(self, ring: LaneRing, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]) -> None:
         heads = ring.heads[span[0] : span[0] + span[1]].copy()
         ring.append(span, addresses)
-        if isinstance(self._starts, Sequences):
-            self._starts.keep(int(span[0]), heads, hidden)
+        self.starts.keep(span[0], heads, hidden)
 
     def _append_kept(
         self,
@@ -395,10 +389,8 @@ class LaneStore:
         self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
         if self._starts is None:
             self._starts = self._make_starts(ring)
-        elif isinstance(self._starts, Sequences):
-            self._starts.follow(ring)
         else:
-            self._starts.grow(ring.num_lanes)
+            self._starts.follow(ring)
         self._on_relayout(old, ring)
 
     def _make_starts(self, ring: LaneRing) -> Starts:

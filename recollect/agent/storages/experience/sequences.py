@@ -17,34 +17,76 @@ from recollect.errors import ConfigError
 class Starts:
     """The table of starts that the kernels read, for rows of `length` steps every `stride` steps.
 
+    Single steps have no more than that table: what sequences keep beside it is nothing here.
+
     Attributes
     ----------
+    overlap : int
+        Steps that a row shares with the one before.
     table : int64 [A_NUM_WORDS, num_lanes]
         For each lane: where its grid of starts begins, stride, length, and the end of its context.
     """
 
-    def __init__(self, num_lanes: int, length: int = 1, stride: int = 1) -> None:
+    def __init__(self, num_lanes: int, length: int = 1, overlap: int = 0) -> None:
         self.length = length
-        self.stride = stride
+        self.overlap = overlap
+        self.stride = length - overlap
         self.table = self._fresh(num_lanes)
 
-    def grow(self, num_lanes: int) -> None:
-        """Add lanes."""
-        fresh = self._fresh(num_lanes)
+    def follow(self, ring: LaneRing) -> None:
+        """Adapt to a ring of another size."""
+        fresh = self._fresh(ring.num_lanes)
         fresh[:, : self.table.shape[1]] = self.table
         self.table = fresh
 
+    def first(self, ring: LaneRing, lane: int) -> int:
+        """Number of the oldest step of `lane` that a row may start at, once it has all of its steps."""
+        base = int(self.table[layout.A_BASE, lane])
+        return base - (base - int(ring.firsts[lane])) // self.stride * self.stride
+
     def numbers(self, ring: LaneRing, lane: int) -> np.ndarray:
         """Numbers of the steps of `lane` that rows may start at now."""
-        base = self.table[layout.A_BASE, lane]
-        begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
-        return np.arange(begin, ring.heads[lane] - self.length + 1, self.stride, dtype=np.int64)
+        return np.arange(self.first(ring, lane), ring.heads[lane] - self.length + 1, self.stride, dtype=np.int64)
 
     def slots(self, ring: LaneRing) -> np.ndarray:
         """Slots of all steps that rows may start at now."""
         return np.concatenate(
             [lane * ring.num_slots + self.numbers(ring, lane) % ring.num_slots for lane in range(ring.num_lanes)]
         )
+
+    def expand(self, ring: LaneRing, ids: np.ndarray, num_steps: int) -> np.ndarray:
+        """Ids of `num_steps` steps from each start on, `[num_seq * num_steps]`; the newest one repeats."""
+        newest = (ids & ~np.int64(layout.ID_MASK)) | (ring.heads[ids >> layout.ID_SHIFT] - 1)
+        return np.minimum(ids[:, None] + np.arange(num_steps), newest[:, None]).ravel()
+
+    def keep(self, lane: int, heads: np.ndarray, states: list[np.ndarray]) -> None:
+        """Keep the states `[time, num_envs, ...]` of the steps from `heads` [num_envs] on where rows start."""
+
+    def states(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+        """Hidden states at the starts `ids` [batch], by path."""
+        return {}
+
+    def states_of_steps(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+        """Hidden states of any steps `ids` [batch], by path; 0 where none is kept."""
+        return {}
+
+    def restart(self, ring: LaneRing) -> None:
+        """Make the last `overlap` steps of each lane the context of its next row."""
+
+    def state(self, ring: LaneRing, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """What a snapshot needs beside the ring.
+
+        Parameters
+        ----------
+        ring : LaneRing
+            The steps.
+        since : int64 [num_lanes], optional
+            Oldest step of each lane of which it is asked.
+        """
+        return {}
+
+    def load_state(self, ring: LaneRing, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what `state` gave, of a ring that may have been larger."""
 
     def _fresh(self, num_lanes: int) -> np.ndarray:
         table = np.zeros((layout.A_NUM_WORDS, num_lanes), np.int64)
@@ -69,15 +111,13 @@ class Sequences(Starts):
     """
 
     def __init__(self, num_lanes: int, num_slots: int, length: int, overlap: int, hidden: Sequence[Leaf]) -> None:
-        super().__init__(num_lanes, length, length - overlap)
-        self.overlap = overlap
+        super().__init__(num_lanes, length, overlap)
         self._hidden = list(hidden)
         self._states = self._empty(num_lanes, num_slots // self.stride + 2)
         # The states of the last steps, so that a reset may start a sequence at any of them.
         self._recent = self._empty(num_lanes, overlap + 1)
 
     def keep(self, lane: int, heads: np.ndarray, states: list[np.ndarray]) -> None:
-        """Keep the states `[time, num_envs, ...]` of the steps from `heads` [num_envs] on where sequences start."""
         bases = self.table[layout.A_BASE, lane : lane + len(heads)]
         if (heads == heads[0]).all() and (bases == bases[0]).all():
             self._keep(lane, int(heads[0]), states)
@@ -86,7 +126,7 @@ class Sequences(Starts):
             self._keep(lane + env, int(head), [values[:, env : env + 1] for values in states])
 
     def _keep(self, lane: int, head: int, states: list[np.ndarray]) -> None:
-        """As `keep`, for neighbouring lanes that have got equally far."""
+        """Keep the states where sequences start, and the last ones, of neighbouring lanes that have got equally far."""
         if not states:
             return
         num_steps, num_envs = states[0].shape[:2]
@@ -101,15 +141,21 @@ class Sequences(Starts):
             recent[lanes, numbers[last] % recent.shape[1]] = values[last].swapaxes(0, 1)
 
     def states(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
-        """Hidden states at the sequence starts `ids` [num_seq], by path."""
         lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
         grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
         return {
             leaf.path: kept[lanes, grid % kept.shape[1]] for leaf, kept in zip(self._hidden, self._states, strict=True)
         }
 
+    def states_of_steps(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+        base = self.table[layout.A_BASE, ids >> layout.ID_SHIFT]
+        elsewhere = ((ids & layout.ID_MASK) - base) % self.stride != 0
+        states = self.states(ids)
+        for values in states.values():
+            values[elsewhere] = 0
+        return states
+
     def restart(self, ring: LaneRing) -> None:
-        """Make the last `overlap` steps of each lane the burn-in of its next sequence."""
         for lane in range(ring.num_lanes):
             head = ring.heads[lane]
             base = max(head - self.overlap, ring.firsts[lane])
@@ -119,13 +165,7 @@ class Sequences(Starts):
             for kept, recent in zip(self._states, self._recent, strict=True):
                 kept[lane, np.arange(len(numbers)) % kept.shape[1]] = recent[lane, numbers % recent.shape[1]]
 
-    def expand(self, ring: LaneRing, ids: np.ndarray, num_steps: int) -> np.ndarray:
-        """Ids of `num_steps` steps from each start on, `[num_seq * num_steps]`; the newest one repeats."""
-        newest = (ids & ~np.int64(layout.ID_MASK)) | (ring.heads[ids >> layout.ID_SHIFT] - 1)
-        return np.minimum(ids[:, None] + np.arange(num_steps), newest[:, None]).ravel()
-
     def follow(self, ring: LaneRing) -> None:
-        """Adapt to a ring of another size."""
         old_states, num_lanes = self._states, self.table.shape[1]
         old_recent = self._recent
         self._states = self._empty(ring.num_lanes, ring.num_slots // self.stride + 2)
@@ -136,18 +176,10 @@ class Sequences(Starts):
             grid = (self._begun(ring, lane) - self.table[layout.A_BASE, lane]) // self.stride
             for old, new in zip(old_states, self._states, strict=True):
                 new[lane, grid % new.shape[1]] = old[lane, grid % old.shape[1]]
-        self.grow(ring.num_lanes)
+        super().follow(ring)
 
     def state(self, ring: LaneRing, since: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """What a snapshot needs: the table, and the states at the starts and of the last steps.
-
-        Parameters
-        ----------
-        ring : LaneRing
-            The steps.
-        since : int64 [num_lanes], optional
-            Oldest step of each lane whose state is asked for.
-        """
+        """The table, and the states at the starts and of the last steps."""
         begun = [self._begun(ring, lane) | (lane << layout.ID_SHIFT) for lane in range(ring.num_lanes)]
         ids = np.concatenate(begun)
         if since is not None:
@@ -158,7 +190,6 @@ class Sequences(Starts):
         return arrays
 
     def load_state(self, ring: LaneRing, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `state` gave, of a ring that may have been larger."""
         self.table[...] = arrays["table"]
         lanes, numbers = arrays["ids"] >> layout.ID_SHIFT, arrays["ids"] & layout.ID_MASK
         stored = numbers >= ring.firsts[lanes]
@@ -169,9 +200,7 @@ class Sequences(Starts):
 
     def _begun(self, ring: LaneRing, lane: int) -> np.ndarray:
         """Starts of the sequences of `lane`, with those that are still being filled."""
-        base = self.table[layout.A_BASE, lane]
-        begin = base - (base - ring.firsts[lane]) // self.stride * self.stride
-        return np.arange(begin, ring.heads[lane], self.stride, dtype=np.int64)
+        return np.arange(self.first(ring, lane), ring.heads[lane], self.stride, dtype=np.int64)
 
     def _empty(self, num_lanes: int, num_states: int) -> list[np.ndarray]:
         return [np.zeros((num_lanes, num_states, *leaf.shape), leaf.dtype) for leaf in self._hidden]

@@ -23,7 +23,6 @@ from recollect.agent.storages.experience.lane_store import LaneStore
 from recollect.agent.storages.experience.manifest import Chunk, Manifest, load_manifest
 from recollect.agent.storages.experience.ring_pieces import cut_piece
 from recollect.agent.storages.experience.schema import Schema
-from recollect.agent.storages.experience.sequences import Sequences
 from recollect.agent.storages.experience.snapshot_content import (
     Addition,
     Content,
@@ -141,9 +140,8 @@ class Snapshot:
     ) -> Manifest:
         ring, group_size = store.ring, group_size_of(store.ring, store.num_envs)
         arrays = {}
-        if isinstance(store.starts, Sequences):
-            for name, array in store.starts.state(ring).items():
-                arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
+        for name, array in store.starts.state(ring).items():
+            arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
         for name, group, _, values in cut_slots(ring, group_size, extras.slot_arrays, ring.firsts):
             arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
         chunks = list(self._write_chunks(ring, group_size, before, writer))

@@ -63,7 +63,7 @@ class Content:
     slot_values : list of SlotValues
         What the owner of the store keeps for each.
     sequences : dict
-        State of a store of sequences, see `Sequences.state`.
+        State of a store of sequences, see `Starts.state`.
     """
 
     pieces: Sequence[Piece] = ()

@@ -13,7 +13,6 @@ from recollect.agent.storages.experience import columns
 from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
-from recollect.agent.storages.experience.sequences import Sequences
 from recollect.agent.storages.lane_storage import LaneStorage
 from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
 from recollect.checks import check_count, check_number
@@ -222,7 +221,6 @@ class ReplayBuffer(LaneStorage, Storage):
     def _sequence_rows(self, drawn: Drawn) -> dict[Name, torch.Tensor]:
         """Rows `[num_seq, length + n_step, ...]` of the sequences that were drawn."""
         starts, ids = self._store.starts, drawn.ids
-        assert isinstance(starts, Sequences)
         num_steps = starts.length + int(self._limits()[0])
         windows, without_state = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
         rows = {name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.items()}
