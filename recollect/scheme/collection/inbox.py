@@ -39,10 +39,15 @@ class Inbox:
         self._stage_steps.clear()
 
     def has_room(self, new: Slice) -> bool:
-        """Whether the storage can take a slice in this stage; only on-policy ones are ever full."""
-        if not self._worker.algo.is_on_policy:
+        """Whether the storage can take a slice in this stage; only on-policy ones are ever full.
+
+        A slice that is larger than the whole storage has room in no stage: it is not kept back, so that the storage
+        refuses it.
+        """
+        num_stored = self._stage_steps[new.source]
+        if not self._worker.algo.is_on_policy or num_stored == 0:
             return True
-        return bool(self._stage_steps[new.source] + new.num_steps <= self._worker.storage.max_size)
+        return bool(num_stored + new.num_steps <= self._worker.storage.max_size)
 
     def insert(self, new: Slice, newest_version: int) -> Receipt:
         """Take in a slice, and say what it brought."""

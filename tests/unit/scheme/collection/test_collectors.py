@@ -10,7 +10,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages import STORAGES
 from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 from recollect.scheme.collection.async_collection import AsyncCollection
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
@@ -273,6 +273,18 @@ def test_async_on_policy_stages_take_a_slice_of_every_worker(fake: FakeEngine) -
         assert report.num_steps == len(workers.local_worker().storage) == 8 * NUM_ENVS
         assert max(report.lags) <= 2
         assert workers.local_worker().num_steps == stage * 8 * NUM_ENVS
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeEngine, mode: str) -> None:
+    workers = make_set(2, mode=mode, storage="vtrace", size=4, is_on_policy=True)
+    workers.collection.collect()
+    for worker in (workers.local_worker(), *(handle.worker for handle in fake.handles)):
+        worker.algo.update_every = 5
+    with pytest.raises(StorageError, match="no room for 5 more steps"):
+        for _ in range(4):
+            workers.local_worker().storage.reset()
+            workers.collection.collect()
 
 
 def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> None:
