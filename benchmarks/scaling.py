@@ -29,7 +29,7 @@ from benchmarks.documents import write_section  # noqa: E402
 from benchmarks.scaling_costs import measure_path  # noqa: E402
 from benchmarks.scaling_gradients import measure_gradients  # noqa: E402
 from benchmarks.scaling_projection import SYNC  # noqa: E402
-from benchmarks.scaling_report import MODES, Outcome, draw, measured, projected  # noqa: E402
+from benchmarks.scaling_report import MODES, Outcome, draw, figure_link, measured, projected  # noqa: E402
 from benchmarks.scaling_rllib import rates_elsewhere  # noqa: E402
 from benchmarks.sleepers import make_parts  # noqa: E402
 from recollect.scheme.base import engine  # noqa: E402
@@ -63,10 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
     print("\n\n".join(sections.values()))
     folder = options.out or (None if options.quick else RESULTS)
     if folder is not None:
-        _write(outcome, folder)
-    if not options.quick and options.out is None:
-        for name, text in sections.items():
-            write_section(GUIDE, name, text)
+        figure = write_files(outcome, folder)
+        if options.out is None:
+            write_guide(sections, figure)
     return 0
 
 
@@ -129,11 +128,21 @@ def measure_straggler(most: int, update_every: int, seconds: float) -> dict[str,
     return found
 
 
-def _write(outcome: Outcome, folder: Path) -> None:
+def write_files(outcome: Outcome, folder: Path) -> Path:
+    """Write JSON and figure into a folder; returns the path of the figure."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"scaling-{date.today().isoformat()}"
     (folder / f"{stem}.json").write_text(json.dumps(asdict(outcome), indent=1) + "\n")
-    draw(outcome, folder / f"{stem}.png")
+    figure = folder / f"{stem}.png"
+    draw(outcome, figure)
+    return figure
+
+
+def write_guide(sections: dict[str, str], figure: Path) -> None:
+    """Put the sections into the guide, what was measured with its figure."""
+    shown = sections | {"scaling": f"{sections['scaling']}\n\n{figure_link(figure, GUIDE)}"}
+    for name, text in shown.items():
+        write_section(GUIDE, name, text)
 
 
 if __name__ == "__main__":

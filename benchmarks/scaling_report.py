@@ -1,6 +1,7 @@
 """What the scaling benchmark has measured, as tables, a projection and a figure."""
 
 from dataclasses import dataclass, field
+from os.path import relpath
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,11 @@ def projected(outcome: Outcome) -> str:
         "leaves out that workers and learner share the cores of the machine above.",
     ]
     return "\n".join(lines)
+
+
+def figure_link(figure: Path, document: Path) -> str:
+    """Markdown that shows the figure in a document."""
+    return f"![Steps per second by number of workers]({relpath(figure, document.parent)})"
 
 
 def draw(outcome: Outcome, path: Path) -> None:

@@ -18,13 +18,15 @@ from tests.samples import make_slice, with_done
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md")
+# Run by tests/unit/cli/test_guides.py, which knows the agents that they speak of.
+RUN_ELSEWHERE = ("docs/guide/agents.md", "docs/guide/scaling.md")
 # Steps of the guide's complete loop and the start of learning, and steps of the README's agent: cut short here.
 # All else runs as it stands.
 FULL, SHORT = "= 1, 8, 40_000, 1_000,", "= 1, 8, 1_600, 800,"
 FULL_RUN, SHORT_RUN = "agent.learn(20_000)", "agent.learn(520)"
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")  # of text and of images
 HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -85,6 +87,11 @@ def test_code_runs_from_top_to_bottom(
     assert num_blocks == (ROOT / document).read_text().count("```python")
 
 
+def test_every_document_with_code_is_run() -> None:
+    with_code = {name_of(path) for path in DOCUMENTS if "```python" in path.read_text()}
+    assert with_code == {*WITH_CODE, *RUN_ELSEWHERE}
+
+
 @pytest.mark.usefixtures("names")
 def test_the_guides_complete_loop_trains_its_network(tmp_path: Path) -> None:
     loops = [code for _, code in blocks_of("docs/guide/standalone.md") if "for step in range" in code]
@@ -124,3 +131,4 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
 def test_links_are_found_at_all() -> None:
     links = [link for document in DOCUMENTS for link in LINK.findall(document.read_text())]
     assert sum("://" not in link for link in links) > 10
+    assert any(link.endswith(".png") for link in links)

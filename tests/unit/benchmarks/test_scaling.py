@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.scaling import parse
+from benchmarks import scaling
+from benchmarks.scaling import parse, write_files, write_guide
 from benchmarks.scaling_report import Outcome, draw, measured, projected
 from benchmarks.scaling_rllib import INSTALL, rates_elsewhere
 from benchmarks.sleepers import OneIsSlow, make_parts
@@ -84,6 +85,20 @@ def test_projections_are_computed_from_the_costs() -> None:
 def test_the_figure_is_written(tmp_path: Path) -> None:
     draw(make_outcome(), tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").stat().st_size > 10_000
+
+
+def test_the_guide_shows_figure_and_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = tmp_path / "docs" / "guide" / "scaling.md"
+    guide.parent.mkdir(parents=True)
+    guide.write_text("<!-- scaling:start -->\nold\n<!-- scaling:end -->\n<!-- more:start -->\n<!-- more:end -->\n")
+    monkeypatch.setattr(scaling, "GUIDE", guide)
+    figure = write_files(make_outcome(), tmp_path / "results")
+    write_guide({"scaling": "measured", "more": "projected"}, figure)
+    link = f"![Steps per second by number of workers](../../results/{figure.name})"
+    assert guide.read_text() == (
+        f"<!-- scaling:start -->\nmeasured\n\n{link}\n<!-- scaling:end -->\n"
+        "<!-- more:start -->\nprojected\n<!-- more:end -->\n"
+    )
 
 
 def test_an_env_sleeps_and_its_episodes_are_cut() -> None:

@@ -8,14 +8,18 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import gymnasium as gym
 import pytest
 import torch
 
+from recollect.agent.envs import VecEnv
 from recollect.cli.command import COMMANDS
 from recollect.cli.train import resolve_options
 from recollect.config import build, resolve
+from recollect.learner import Learner
+from tests.schemes import make_scheme
 from tests.unit.cli.conftest import Run
 
 ROOT = Path(__file__).parents[3]
@@ -98,3 +102,20 @@ def test_code_of_the_guide_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: 
     assert names["agent"].num_steps >= 60
     assert names["config"].seed == 3
     assert names["action"].shape == (1,)
+
+
+def test_code_about_a_running_training_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands, but for the workers on Ray, which are only asked for."""
+    learner = Learner(make_scheme("ddqn", "per", num_envs=2), target_steps=100)
+    add_workers = create_autospec(learner.scheme.add_col_workers)
+    monkeypatch.setattr(learner.scheme, "add_col_workers", add_workers)
+    harder_envs, _, _ = VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=2)
+    before = learner.scheme.col_worker.envs_train
+    (code,) = PYTHON.findall(GUIDES[2].read_text())
+    exec(code, {"learner": learner, "harder_envs": harder_envs})
+    assert learner.scheme.algo.config.critic_lr == pytest.approx(1e-4)
+    assert learner.scheme.storage.alpha == pytest.approx(0.7)
+    assert learner.scheme.col_worker.envs_train is not before
+    add_workers.assert_called_once_with(4)
+    learner.step()
+    learner.stop()
