@@ -11,6 +11,7 @@ from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
+from recollect.scheme.collection.collectors import check_addition, check_removal
 from recollect.scheme.config import ASYNC, DECENTRALISED, SchemeConfig
 from recollect.scheme.gradients.async_gradients import AsyncGradients
 from recollect.scheme.gradients.g_worker import GWorker
@@ -56,6 +57,8 @@ class Scheme(SharedComponents):
         The gradient workers, here or elsewhere.
     update_worker : UWorker
         The worker that applies updates.
+    num_col_workers : int
+        Remote workers that collect for each gradient worker now.
 
     Examples
     --------
@@ -100,6 +103,7 @@ class Scheme(SharedComponents):
             raise
         self.col_worker = self.gradients.col_worker
         self.update_worker = _update_worker(self.gradients)
+        self.num_col_workers = self.config.num_col_workers
 
     @property
     def grad_worker(self) -> Any:
@@ -165,11 +169,15 @@ class Scheme(SharedComponents):
 
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
+        check_addition(num_workers, self.num_col_workers)
         self.gradients.add_col_workers(num_workers)
+        self.num_col_workers += num_workers
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
-        """Let so many fewer remote workers collect for each gradient worker."""
+        """Let so many fewer remote workers collect for each gradient worker; one must stay."""
+        check_removal(num_workers, self.num_col_workers)
         self.gradients.remove_col_workers(num_workers)
+        self.num_col_workers -= num_workers
 
     def stop(self) -> None:
         """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+from recollect.checks import check_count
 from recollect.errors import ConfigError
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.reports import CollectionReport, WorkerReport, worker_metrics
@@ -74,13 +75,11 @@ class LocalCollection(Collection):
 
     def add_workers(self, num_workers: int) -> None:
         """Refuse: a worker that collects here cannot be joined by remote ones."""
-        raise ConfigError(
-            "collection runs in this process; use at least 1 collection worker from the start to add more"
-        )
+        check_addition(num_workers, 0)
 
     def remove_workers(self, num_workers: int) -> None:
         """Refuse: there are none."""
-        raise ConfigError("collection runs in this process; there are no workers to remove")
+        check_removal(num_workers, 0)
 
     @property
     def num_env_failures(self) -> int:
@@ -90,3 +89,22 @@ class LocalCollection(Collection):
     def progress(self) -> int:
         """Return a number that moves on with every step."""
         return self.worker.progress()
+
+
+def check_addition(num_workers: int, num_present: int) -> None:
+    """Refuse to let workers join where the learner collects itself."""
+    check_count("num_workers", num_workers)
+    if num_present == 0:
+        raise ConfigError(
+            "the learner collects itself, in its own process; use at least 1 collection worker from the start "
+            "to add more"
+        )
+
+
+def check_removal(num_workers: int, num_present: int) -> None:
+    """Refuse to remove so many workers that none is left."""
+    check_count("num_workers", num_workers)
+    if num_present == 0:
+        raise ConfigError("the learner collects itself, in its own process; there are no workers to remove")
+    if num_workers >= num_present:
+        raise ConfigError(f"{num_workers} of {num_present} collection workers cannot be removed; one must stay")

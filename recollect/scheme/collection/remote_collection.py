@@ -5,10 +5,9 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from recollect.errors import ConfigError
 from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.collectors import Collection
+from recollect.scheme.collection.collectors import Collection, check_addition, check_removal
 from recollect.scheme.collection.inbox import Inbox, Life
 from recollect.scheme.collection.reports import CollectionReport, Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.slices import Slice
@@ -63,15 +62,13 @@ class RemoteCollection(Collection):
 
     def add_workers(self, num_workers: int) -> None:
         """Have more workers collect from now on."""
+        check_addition(num_workers, self._workers.num_workers)
         for index in self._workers.add(num_workers):
             self._records[index] = self._record(index)
 
     def remove_workers(self, num_workers: int) -> None:
         """Have fewer workers collect from now on; what those that leave have collected is kept."""
-        if num_workers >= self._workers.num_workers:
-            raise ConfigError(
-                f"{num_workers} of {self._workers.num_workers} collection workers cannot be removed; one must stay"
-            )
+        check_removal(num_workers, self._workers.num_workers)
         for index in self._workers.indices[-num_workers:]:
             self._let_go(index)
             self._departed.append(self._life(index, self._workers.epoch(index)))

@@ -9,8 +9,10 @@ from recollect.agent.actors import OffPolicyActor
 from recollect.agent.algorithms.off_policy.ddqn import DDQN
 from recollect.agent.envs import VecEnv
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer
+from recollect.errors import ConfigError
 from recollect.scheme import Scheme
 from tests.schemes import make_scheme
+from tests.unit.scheme.fake_engine import FakeEngine
 
 OPTIONS: dict[str, Any] = {"update_every": 4, "num_mini_batch": 1, "mini_batch_size": 8, "start_steps": 16}
 
@@ -76,3 +78,35 @@ def test_the_same_seeds_give_the_same_weights() -> None:
         run(scheme, 12)
     weights = [scheme.actor.state_dict() for scheme in schemes]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_collecting_workers_join_and_leave_in_the_middle_of_a_run(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    fake = FakeEngine(monkeypatch)
+    scheme = make_scheme(workers={"num_col_workers": 1, "col_mode": mode, "col_resources": {"num_cpus": 0.5}})
+    numbers = []
+    for change, number in ((scheme.add_col_workers, 2), (scheme.remove_col_workers, 1), (scheme.add_col_workers, 1)):
+        run(scheme, 2)
+        change(number)
+        numbers.append((scheme.num_col_workers, scheme.status().reports[-1].index_worker))
+    run(scheme, 2)
+    assert numbers == [(3, 2), (2, 1), (3, 2)]
+    assert scheme.num_steps == scheme.status().num_stored >= 8 * 8
+    assert [handle.is_dead for handle in fake.handles] == [False, False, True, False]
+    with pytest.raises(ConfigError, match="one must stay"):
+        scheme.remove_col_workers(3)
+    scheme.stop()
+
+
+def test_gradient_workers_are_not_asked_for_a_number_of_collectors_that_makes_no_sense(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They would refuse it as a failure of theirs, and be built anew."""
+    fake = FakeEngine(monkeypatch)
+    scheme = make_scheme(workers={"num_grad_workers": 2, "grad_resources": {"num_cpus": 0.1}})
+    with pytest.raises(ConfigError, match="from the start"):
+        scheme.add_col_workers(1)
+    with pytest.raises(ConfigError, match="at least 1"):
+        scheme.remove_col_workers(0)
+    assert all(handle.calls == [] for handle in fake.handles)
+    scheme.stop()

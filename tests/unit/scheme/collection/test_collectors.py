@@ -85,8 +85,10 @@ def test_without_remote_workers_the_local_one_collects(fake: FakeEngine) -> None
     report = workers.collection.collect()
     assert report.num_steps == workers.local_worker().num_steps == len(workers.local_worker().storage) == 8
     assert workers.collection.metrics() == {}
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="from the start"):
         workers.collection.add_workers(1)
+    with pytest.raises(ConfigError, match="no workers to remove"):
+        workers.collection.remove_workers(1)
 
 
 def test_a_learner_has_no_train_environments(fake: FakeEngine) -> None:
@@ -281,10 +283,15 @@ def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeE
     workers.collection.collect()
     for worker in (workers.local_worker(), *(handle.worker for handle in fake.handles)):
         worker.algo.update_every = 5
-    with pytest.raises(StorageError, match="no room for 5 more steps"):
+
+    def collect_anew() -> None:
+        """The first stages may have what was collected before."""
         for _ in range(4):
             workers.local_worker().storage.reset()
             workers.collection.collect()
+
+    with pytest.raises(StorageError, match="no room for 5 more steps"):
+        collect_anew()
 
 
 def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> None:
@@ -307,6 +314,24 @@ def test_what_a_worker_that_leaves_has_collected_is_kept(fake: FakeEngine, mode:
     assert sources(workers) == [(0, 0, 0), (0, 1, 1)]
     with pytest.raises(ConfigError, match="one must stay"):
         workers.collection.remove_workers(2)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("num_workers", "reason"), [(0, "at least 1"), (-1, "at least 1"), (1.5, "whole"), (3, "stay")]
+)
+def test_a_number_of_workers_that_makes_no_sense_changes_nothing(
+    fake: FakeEngine, mode: str, num_workers: Any, reason: str
+) -> None:
+    workers = make_set(3, mode=mode)
+    workers.collection.collect()
+    with pytest.raises(ConfigError, match=reason):
+        workers.collection.remove_workers(num_workers)
+    if num_workers != 3:
+        with pytest.raises(ConfigError, match=reason):
+            workers.collection.add_workers(num_workers)
+    assert workers.indices == [0, 1, 2]
+    assert not any(handle.is_dead for handle in fake.handles)
 
 
 def test_hot_changes_reach_the_learner_and_all_workers(fake: FakeEngine) -> None:
