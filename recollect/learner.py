@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ import numpy as np
 
 from recollect import keys
 from recollect.checks import check_count
-from recollect.errors import ConfigError, NotFiniteError, WorkerError
+from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
@@ -128,19 +129,10 @@ class Learner:
         """Run one update stage; evaluate, log and save where that is due.
 
         Ctrl-C is held back until the stage is whole, a second one is not. Either way the learner can
-        be saved then, and go on.
+        be saved then, and go on. Before an error ends a run that has a folder, what was learned is saved there.
         """
-        begin = time.perf_counter()
-        try:
-            with held_back():
-                self.scheme.update_worker.step()
-        except NotFiniteError as error:
-            raise self._explained(error) from error
-        except WorkerError as error:
-            raise self._saved(error) from error
-        finally:
-            self.elapsed_s += time.perf_counter() - begin
-            self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
+        with self._saved_first():
+            self._run_stage()
         if self.num_updates >= self._next_test:
             self.evaluate()
             self._next_test = self._following_test()
@@ -150,7 +142,8 @@ class Learner:
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
         """Test the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
         num_episodes = self.scheme.algo.num_test_episodes if num_episodes is None else num_episodes
-        self.last_evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
+        with self._saved_first():
+            self.last_evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
         return self.last_evaluation
 
     def get_metrics(self) -> dict[str, float]:
@@ -236,25 +229,46 @@ class Learner:
         every = self.scheme.algo.test_every
         return (self.num_updates // every + 1) * every if every else math.inf
 
-    def _explained(self, error: NotFiniteError) -> NotFiniteError:
-        """Say what can be looked at, and what can be gone on from."""
-        batch = self.scheme.gradients.offending_batch
-        if self._recorder is None or batch is None:
-            return error
-        path = self._recorder.save_batch(batch)
-        good = self._recorder.run.checkpoints.paths()
-        last = f"the last good checkpoint is {good[-1]}" if good else "there was no checkpoint yet"
-        return NotFiniteError(f"{error}. The batch is in {path}; {last}")
-
-    def _saved(self, error: WorkerError) -> WorkerError:
-        """Save what there is before a run ends that its workers cannot go on with."""
-        if self._recorder is None:
-            return error
+    def _run_stage(self) -> None:
+        begin = time.perf_counter()
         try:
-            path = self._recorder.save(self)
-        except WorkerError:
-            path = self._recorder.save(self, with_storage=False)
-        return WorkerError(f"{error}\nWhat was learned so far is in {path}")
+            with held_back():
+                self.scheme.update_worker.step()
+        finally:
+            self.elapsed_s += time.perf_counter() - begin
+            self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
+
+    @contextmanager
+    def _saved_first(self) -> Iterator[None]:
+        """Save what there is before an error ends the run, and let the error say where it is."""
+        try:
+            yield
+        except RecollectError as error:
+            if self._recorder is not None:
+                message = str(error).rstrip(".")
+                # What workers say is several lines long; all else stays one line.
+                between = "\n" if "\n" in message else ". "
+                error.args = (between.join([message, *self._rescue(error, self._recorder)]),)
+            raise
+
+    def _rescue(self, error: RecollectError, recorder: Recorder) -> list[str]:
+        """Save what can be gone on from, and what can be looked at; returns where they are."""
+        before = recorder.run.checkpoints.paths()
+        batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
+        told = [] if batch is None else [f"The batch is in {recorder.save_batch(batch)}"]
+        try:
+            # A gradient that is not finite is not applied: the weights are those of before it.
+            return [*told, f"What was learned so far is in {self._save_what_can_be(recorder)}"]
+        except (RecollectError, OSError) as reason:
+            last = f"the last good checkpoint is {before[-1]}" if before else "there was no checkpoint yet"
+            return [*told, f"What was learned since could not be saved ({reason}); {last}"]
+
+    def _save_what_can_be(self, recorder: Recorder) -> Path:
+        """Write a checkpoint, without the replay if that cannot be written or those who have it are gone."""
+        try:
+            return recorder.save(self)
+        except (StorageError, WorkerError):
+            return recorder.save(self, with_storage=False)
 
 
 def _interval(name: str, given: int | None, default: int) -> int:

@@ -57,11 +57,12 @@ class Checkpoints:
         actor : Actor
             Whose weights to write; they must be finite.
         state : dict
-            Tensors and plain values, nested.
+            Tensors and plain values, nested; tensors must be finite, too.
         num_steps : int
             Env steps so far, for the name.
         """
-        check_finite(actor)
+        check_finite("actor", actor.state_dict())
+        check_finite("state", state)
         paths = self.paths()
         serial = int(paths[-1].name[:6]) + 1 if paths else 0
         path = self.folder / f"{serial:06d}-step-{num_steps}"
@@ -93,8 +94,10 @@ def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
     return content
 
 
-def check_finite(actor: Any) -> None:
-    """Refuse weights that are NaN or infinite."""
-    for name, weight in actor.state_dict().items():
-        if weight.is_floating_point() and not torch.isfinite(weight).all():
-            raise NotFiniteError(f"{name} of the actor is NaN or infinite: there is nothing worth a checkpoint")
+def check_finite(owner: str, values: Mapping[str, Any]) -> None:
+    """Refuse tensors that are NaN or infinite: from them nothing could go on."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            check_finite(owner, value)
+        elif isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
+            raise NotFiniteError(f"{name} of the {owner} is NaN or infinite: there is nothing worth a checkpoint")

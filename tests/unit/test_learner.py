@@ -12,7 +12,14 @@ from safetensors.torch import load_file
 
 from recollect import keys
 from recollect.agent.storages import ReplayBuffer
-from recollect.errors import ConfigError, NotFiniteError, StorageError, WorkerError
+from recollect.errors import (
+    ConfigError,
+    EnvError,
+    NotFiniteError,
+    SchemaError,
+    StorageError,
+    WorkerError,
+)
 from recollect.learner import Learner
 from recollect.runs import RunDirectory, metrics
 from recollect.runs.writers import read_rows
@@ -213,18 +220,58 @@ def break_loss(scheme: Scheme, at_update: int) -> None:
     scheme.algo.compute_gradients = broken
 
 
-def test_a_loss_that_is_not_finite_ends_with_the_batch_and_the_last_good_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checkpoint_every", [40, 1000])
+def test_a_loss_that_is_not_finite_ends_with_the_batch_and_the_weights_before_it(
+    checkpoint_every: int, tmp_path: Path
+) -> None:
     scheme = make_scheme()
     break_loss(scheme, at_update=12)
-    learner = Learner(scheme, 200, tmp_path, checkpoint_every=40)
+    learner = Learner(scheme, 200, tmp_path, checkpoint_every=checkpoint_every)
     with pytest.raises(NotFiniteError) as caught:
         train(learner)
-    (good,) = learner.run.checkpoints.paths()
+    good = learner.run.checkpoints.newest()
     assert str(good) in str(caught.value)
+    assert "\n" not in str(caught.value)
     batch = load_file(learner.run.batch_file)
     assert str(learner.run.batch_file) in str(caught.value)
     assert batch[keys.REWARD].shape == (8, 1)
-    assert good.name.endswith("step-40")
+    resumed = Learner(make_scheme(), 200, tmp_path, resume=True)
+    assert (resumed.num_steps, resumed.num_updates) == (64, 12)
+    train(resumed)
+
+
+def test_updates_that_are_not_finite_are_not_applied() -> None:
+    learner = Learner(make_scheme(), 200)
+    scheme = learner.scheme
+    while scheme.num_updates < 2:
+        learner.step()
+    weights = {name: weight.clone() for name, weight in scheme.actor.state_dict().items()}
+    compute = scheme.algo.compute_gradients
+
+    def poisoned(batch: Any, grads_to_cpu: bool = True) -> Any:
+        return compute({**batch, keys.REWARD: torch.full_like(batch[keys.REWARD], float("nan"))}, grads_to_cpu)
+
+    scheme.algo.compute_gradients = poisoned
+    with pytest.raises(NotFiniteError):
+        learner.step()
+    assert all(torch.equal(weight, weights[name]) for name, weight in scheme.actor.state_dict().items())
+
+
+@pytest.mark.parametrize("where", ["weights", "temperature"])
+def test_where_the_present_state_is_not_finite_the_last_good_checkpoint_is_named(where: str, tmp_path: Path) -> None:
+    scheme = make_scheme("sac", "replay")
+    learner = Learner(scheme, 400, tmp_path, checkpoint_every=40)
+    while learner.num_steps < 48:
+        learner.step()
+    (good,) = learner.run.checkpoints.paths()
+    parameters = scheme.actor.critics.parameters() if where == "weights" else scheme.algo.multipliers.values()
+    with torch.no_grad():
+        next(iter(parameters)).fill_(float("nan"))
+    with pytest.raises(NotFiniteError, match="could not be saved") as caught:
+        train(learner)
+    assert learner.run.checkpoints.paths() == [good]
+    assert f"the last good checkpoint is {good}" in str(caught.value)
+    assert str(learner.run.batch_file) in str(caught.value)
 
 
 def test_without_a_folder_the_error_stays_as_it_is() -> None:
@@ -342,6 +389,66 @@ def test_a_run_that_its_workers_cannot_go_on_with_is_saved_first(tmp_path: Path)
     assert str(saved) in str(caught.value)
     resumed = Learner(make_scheme(), 400, tmp_path, resume=True)
     assert (resumed.num_steps, resumed.num_updates) == (32, 6)
+
+
+def fail_in_env(scheme: Scheme, step: int, reward: float | None = None) -> None:
+    """Let the train envs give up at some step, or give a reward that cannot be learned from."""
+    envs, calls = scheme.col_worker.envs_train, 0
+    take_step = envs.step
+
+    def failing(action: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls < step:
+            return take_step(action)
+        if reward is None:
+            raise EnvError("an env failed 6 times in a row")
+        result = take_step(action)
+        result.reward[1] = reward
+        return result
+
+    envs.step = failing
+
+
+@pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
+@pytest.mark.parametrize("reward", [None, float("nan")])
+def test_a_run_that_its_envs_cannot_go_on_with_is_saved_first(
+    reward: float | None, algo: str, storage: str, tmp_path: Path
+) -> None:
+    scheme = make_scheme(algo, storage)
+    learner = Learner(scheme, 400, tmp_path, checkpoint_every=400)
+    fail_in_env(scheme, 31, reward)
+    with pytest.raises(EnvError if reward is None else SchemaError) as caught:
+        train(learner)
+    saved = learner.run.checkpoints.newest()  # type: ignore[union-attr]
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert reward is None or "env 1 gave nan after 60 steps, for the action " in str(caught.value)
+    resumed = Learner(make_scheme(algo, storage), 400, tmp_path, resume=True)
+    assert (resumed.num_steps, resumed.num_updates) == (60, learner.num_updates)
+    train(resumed)
+
+
+def test_a_run_whose_evaluation_fails_is_saved_first(tmp_path: Path) -> None:
+    learner = train(Learner(make_scheme(), 40, tmp_path, checkpoint_every=400))
+
+    def fail(num_episodes: int) -> None:
+        raise EnvError("an env failed 6 times in a row")
+
+    learner.scheme.col_worker.evaluate_episodes = fail  # type: ignore[method-assign]
+    with pytest.raises(EnvError, match="What was learned so far is in"):
+        learner.evaluate()
+    assert Learner(make_scheme(), 80, tmp_path, resume=True).num_steps == 40
+
+
+def test_an_error_is_told_even_if_nothing_can_be_saved(tmp_path: Path) -> None:
+    scheme = make_scheme()
+    learner = Learner(scheme, 400, tmp_path)
+    (tmp_path / "checkpoints").touch()
+    fail_in_env(scheme, 3)
+    with pytest.raises(EnvError, match=r"6 times in a row\. What was learned since could not be saved") as caught:
+        learner.step()
+    assert "there was no checkpoint yet" in str(caught.value)
 
 
 def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(tmp_path: Path) -> None:

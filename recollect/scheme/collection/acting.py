@@ -8,7 +8,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.envs.step import Step
-from recollect.errors import WorkerError
+from recollect.errors import SchemaError, WorkerError
 from recollect.scheme.collection.episodes import EpisodeLog
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Acting:
         self._is_mid_step = False
         self._has_joined = False
         self._num_steps_elsewhere = 0
+        # The algorithm that was found to tell nothing beside its actions, so as not to ask it at every random step.
+        self._silent_algo: Any = None
 
     def begin_episodes(self) -> None:
         """Begin an episode in every environment."""
@@ -87,7 +89,10 @@ class Acting:
         action, clipped_action, rhs, other = self._act()
         step = worker.envs_train.step(clipped_action)
         ended = step.terminated | step.truncated
-        into.insert_transition(self._sample(step, ended, action, other))
+        try:
+            into.insert_transition(self._sample(step, ended, action, other))
+        except SchemaError as error:
+            raise SchemaError(f"{error}{self._where(step, clipped_action)}") from error
         worker.actor.observe(worker.obs, step.reward, ended, worker.algo.gamma)
         self._count(step, ended, into)
         worker.obs, worker.rhs = step.obs, rhs
@@ -98,14 +103,25 @@ class Acting:
     def _act(self) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
         worker = self._worker
-        is_random = worker.num_steps + self._num_steps_elsewhere < worker.algo.start_steps
-        rhs, other = worker.rhs, {}
-        if not is_random or worker.actor.is_recurrent:
-            action, clipped_action, rhs, other = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
-        if is_random:
-            action = worker.actor.random_actions(worker.envs_train.num_envs)
-            clipped_action = worker.actor.to_env(action)
-        return action, clipped_action, rhs, other
+        if worker.num_steps + self._num_steps_elsewhere >= worker.algo.start_steps:
+            chosen: tuple[Any, Any, Any, dict[str, Any]] = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+            return chosen
+        rhs, other = self._look_on()
+        action = worker.actor.random_actions(worker.envs_train.num_envs)
+        return action, worker.actor.to_env(action), rhs, other
+
+    def _look_on(self) -> tuple[Any, dict[str, Any]]:
+        """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
+        worker = self._worker
+        if worker.actor.is_recurrent:
+            _, _, rhs, other = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+            return rhs, other
+        if worker.algo is self._silent_algo:
+            return worker.rhs, {}
+        with worker.algo.aside():
+            _, _, rhs, other = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+        self._silent_algo = None if other else worker.algo
+        return rhs, other
 
     def _sample(self, step: Step, ended: np.ndarray, action: Any, other: Mapping[str, Any]) -> dict[str, Any]:
         """What the storage takes of one step, `[num_envs, ...]` by key."""
@@ -128,6 +144,15 @@ class Acting:
         if step.cut.any():
             sample[keys.CUT] = step.cut
         return sample
+
+    def _where(self, step: Step, actions: Any) -> str:
+        """Which environment gave a reward that cannot be learned from, and when; nothing if all are good."""
+        bad = np.flatnonzero(~np.isfinite(step.reward[:, 0]))
+        if not len(bad):
+            return ""
+        env = int(bad[0])
+        reward, action = step.reward[env, 0], actions[env].tolist()
+        return f"; env {env} gave {reward} after {self._worker.num_steps:,} steps, for the action {action}"
 
     def _count(self, step: Step, ended: np.ndarray, into: Any) -> None:
         worker = self._worker
