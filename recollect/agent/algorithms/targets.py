@@ -11,7 +11,17 @@ from torch import Tensor
 
 
 def td_target(r_t: Tensor, discount_t: Tensor, v_tp1: Tensor) -> Tensor:
-    """Target of a temporal difference: the discount, which is 0 after a termination, decides on bootstrapping."""
+    """Target of a temporal difference: the discount, which is 0 after a termination, decides on bootstrapping.
+
+    Parameters
+    ----------
+    r_t, discount_t, v_tp1 : tensor `[batch, 1]`
+        Reward of the window, discount of what follows, and value where the window led to.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
+    """
     return torch.addcmul(r_t, discount_t, v_tp1)
 
 
@@ -31,7 +41,19 @@ def double_q_value(q_tp1: Tensor, q_tp1_target: Tensor) -> Tensor:
 
 
 def soft_value(q_t: Tensor, log_prob_t: Tensor, temperature: Tensor) -> Tensor:
-    """Value of a state with its entropy bonus, from one sampled action."""
+    """Value of a state with its entropy bonus, from one sampled action.
+
+    Parameters
+    ----------
+    q_t, log_prob_t : tensor `[batch, 1]`
+        Value and log-probability of the action; with `[batch, num_actions]`, of each action.
+    temperature : tensor `[]`
+        Weight of the entropy.
+
+    Returns
+    -------
+    tensor of the shape of `q_t`
+    """
     return q_t - temperature * log_prob_t
 
 
@@ -42,6 +64,8 @@ def expected_soft_value(q_t: Tensor, log_probs_t: Tensor, temperature: Tensor) -
     ----------
     q_t, log_probs_t : tensor `[batch, num_actions]`
         Value and log-probability of each action.
+    temperature : tensor `[]`
+        Weight of the entropy.
 
     Returns
     -------
@@ -51,13 +75,40 @@ def expected_soft_value(q_t: Tensor, log_probs_t: Tensor, temperature: Tensor) -
 
 
 def huber(error: Tensor, delta: float) -> Tensor:
-    """Half the square of small errors, linear beyond `delta`."""
+    """Half the square of small errors, linear beyond `delta`.
+
+    Parameters
+    ----------
+    error : tensor `[num_critics, batch, 1]`
+        Errors; any other shape does too.
+    delta : float
+        Size from which errors count linearly.
+
+    Returns
+    -------
+    tensor `[num_critics, batch, 1]`
+        A loss for each error.
+    """
     size = error.abs()
     return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
 
 
 def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy: float) -> Tensor:
-    """Loss that raises the temperature while the policy's entropy is below its target, and lowers it above."""
+    """Loss that raises the temperature while the policy's entropy is below its target, and lowers it above.
+
+    Parameters
+    ----------
+    log_temperature : tensor `[]`
+        What is learned.
+    log_prob_t : tensor `[batch, 1]` or `[]`
+        Log-probabilities of sampled actions, or their mean; no gradient flows into them.
+    target_entropy : float
+        Entropy to hold, in nats.
+
+    Returns
+    -------
+    tensor `[]`
+    """
     return -log_temperature * (log_prob_t.detach().mean() + target_entropy)
 
 
@@ -89,12 +140,26 @@ def temperature_dual(q_samples: Tensor, temperature: Tensor, epsilon: float) -> 
 
 
 class Bound(NamedTuple):
-    """What a soft bound costs: a penalty for who has to keep it, and the loss of its multiplier."""
+    """What a soft bound costs: a penalty for who has to keep it, and the loss of its multiplier, both `[]`."""
 
     penalty: Tensor
     loss: Tensor
 
 
 def lagrangian(kl: Tensor, multiplier: Tensor, epsilon: float) -> Bound:
-    """Bound `kl` by `epsilon`: the multiplier grows while the bound is broken."""
+    """Bound `kl` by `epsilon`: the multiplier grows while the bound is broken.
+
+    Parameters
+    ----------
+    kl : tensor `[]`
+        Mean divergence over the batch; it gets its gradient from the penalty alone.
+    multiplier : tensor `[]`
+        Price of the divergence, not negative; it gets its gradient from the loss alone.
+    epsilon : float
+        The bound.
+
+    Returns
+    -------
+    Bound
+    """
     return Bound(multiplier.detach() * kl, multiplier * (epsilon - kl.detach()))

@@ -8,13 +8,36 @@ def clipped_surrogate(log_ratio_t: Tensor, advantage_t: Tensor, clip: float) -> 
     """What PPO maximises for each step: nothing is gained by a ratio beyond 1 ± clip (equation 7).
 
     Schulman et al. (2017), arXiv 1707.06347.
+
+    Parameters
+    ----------
+    log_ratio_t, advantage_t : tensor `[batch, 1]`
+        Log-ratio and advantage of the action taken.
+    clip : float
+        How far from 1 a ratio pays.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
     """
     ratio_t = log_ratio_t.exp()
     return torch.minimum(ratio_t * advantage_t, ratio_t.clamp(1.0 - clip, 1.0 + clip) * advantage_t)
 
 
 def clipped_value_loss(v_t: Tensor, old_v_t: Tensor, target_t: Tensor, clip: float) -> Tensor:
-    """Squared error of each value, whose change since acting does not count beyond `clip`."""
+    """Squared error of each value, whose change since acting does not count beyond `clip`.
+
+    Parameters
+    ----------
+    v_t, old_v_t, target_t : tensor `[batch, 1]`
+        Present value, value at the time of acting, and return to predict.
+    clip : float
+        Largest change that counts.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
+    """
     clipped_v_t = old_v_t + (v_t - old_v_t).clamp(-clip, clip)
     return torch.maximum((v_t - target_t).square(), (clipped_v_t - target_t).square())
 
@@ -23,10 +46,31 @@ def estimated_kl(log_ratio_t: Tensor) -> Tensor:
     """Mean KL divergence from the policy that acted to the present one, from the actions taken.
 
     `ratio - 1 - log ratio` is never negative, has the KL as its mean and varies less than the log-ratio.
+
+    Parameters
+    ----------
+    log_ratio_t : tensor `[batch, 1]`
+        Log-ratios of the actions taken.
+
+    Returns
+    -------
+    tensor `[]`
     """
     return (torch.expm1(log_ratio_t) - log_ratio_t).mean()
 
 
 def clipped_fraction(log_ratio_t: Tensor, clip: float) -> Tensor:
-    """Share of the steps whose ratio is beyond 1 ± clip."""
+    """Share of the steps whose ratio is beyond 1 ± clip.
+
+    Parameters
+    ----------
+    log_ratio_t : tensor `[batch, 1]`
+        Log-ratios of the actions taken.
+    clip : float
+        The same as that of `clipped_surrogate`.
+
+    Returns
+    -------
+    tensor `[]`
+    """
     return ((log_ratio_t.exp() - 1.0).abs() > clip).float().mean()

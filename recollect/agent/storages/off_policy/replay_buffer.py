@@ -180,7 +180,19 @@ class ReplayBuffer(LaneStorage, Storage):
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
 
     def add(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
-        """Store one step of one's own training loop, arrays or tensors `[num_envs, ...]`."""
+        """Store one step of one's own training loop, as arrays or tensors.
+
+        Parameters
+        ----------
+        obs, next_obs : array `[num_envs, ...]` or nested dict of them
+            What was seen and what the step led to, also where it ended the episode. Dtypes are kept.
+        action : array `[num_envs, ...]`
+            What was done. Its dtype is kept.
+        reward : array `[num_envs]` or `[num_envs, 1]`
+            Stored as float32.
+        terminated, truncated : array `[num_envs]` or `[num_envs, 1]`
+            Whether the step ended the episode for good, or cut it.
+        """
         terminated, truncated = self._column(terminated), self._column(truncated)
         ended = np.maximum(terminated, truncated)
         self.insert_transition(
