@@ -23,6 +23,9 @@ COMMANDS: Final = {
     "bench": "run the benchmarks of a checkout",
 }
 
+# How errors tell callers from Python what to change, and what is typed for it.
+_AS_TYPED: Final = {"Use the algorithm ": "Use --algo "}
+
 _HELP: Final = """\
 usage: recollect COMMAND ...
 
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except RecollectError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_as_typed(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -63,6 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"error: {error.filename}: {error.strerror}; name another place, or make it usable", file=sys.stderr)
         return USAGE_ERROR
+
+
+def _as_typed(message: str) -> str:
+    for said, typed in _AS_TYPED.items():
+        message = message.replace(said, typed)
+    return message
 
 
 def _run(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import presets, settings
-from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, registry
+from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, plain_name, registry
 from recollect.config.storages import listed_options
 from recollect.errors import ConfigError, closest
 
@@ -82,10 +82,10 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
         }
     if name in (ACTOR, SCHEME):
         return f"{name}.", options_of(name)
-    if name in registry(ALGO):
-        return f"{ALGO}.", options_of(ALGO, name)
-    if name in registry(STORAGE):
-        return f"{STORAGE}.", listed_options(name)
+    if (algo := plain_name(ALGO, name)) in registry(ALGO):
+        return f"{ALGO}.", options_of(ALGO, algo)
+    if (storage := plain_name(STORAGE, name)) in registry(STORAGE):
+        return f"{STORAGE}.", listed_options(storage)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
     raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from recollect.config.files import Document
-from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of
+from recollect.config.hints import translated
+from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of, plain_name
 from recollect.errors import ConfigError, closest
 
 NAME: Final = "name"
@@ -55,11 +56,11 @@ def default_storage(algo: str) -> str:
 
 def _as_mapping(part: str, value: Any) -> Document:
     if isinstance(value, str) and part in NAMED_PARTS:
-        return {NAME: value}
+        value = {NAME: value}
     if not isinstance(value, Mapping):
         expected = "a name, or a mapping of its name and options" if part in NAMED_PARTS else "a mapping of options"
         raise ConfigError(f"{part} must be {expected}, got {value!r}")
-    return dict(value)
+    return {name: plain_name(part, entry) if name == NAME else entry for name, entry in value.items()}
 
 
 def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str | None, str]:
@@ -78,6 +79,8 @@ def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str 
     if not owners:
         paths = {f"{part}.{name}" for part, options in known.items() for name in options}
         names = {name for options in known.values() for name in options}
-        hint = closest(path, {*settings, *(paths if dot else names)}, _ALL_OPTIONS)
+        hint = translated(path, {*settings, *names}) or closest(
+            path, {*settings, *(paths if dot else names)}, _ALL_OPTIONS
+        )
         raise ConfigError(f"a run has no option {path!r}; {hint}")
     return owners[0], path

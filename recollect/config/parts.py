@@ -7,6 +7,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, Final, get_args
 
+from recollect.config.hints import translated
 from recollect.errors import ConfigError, closest
 
 # The parts that have options. Actors and schemes go by no name.
@@ -42,6 +43,11 @@ def registry(part: str) -> Mapping[str, Any]:
     from recollect.agent.algorithms import ALGORITHMS
 
     return ALGORITHMS
+
+
+def plain_name(part: str, name: Any) -> Any:
+    """A name as the registries spell it: those of algorithms and storages may be written in any case."""
+    return name.lower() if part in (ALGO, STORAGE) and isinstance(name, str) else name
 
 
 def class_of(part: str, name: str) -> Any:
@@ -87,12 +93,12 @@ def names_with(part: str, option: str) -> list[str]:
     return [name for name in registry(part) if option in options_of(part, name)]
 
 
-def _hint(part: str, name: str | None, option: str, known: Iterable[str]) -> str:
+def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option]) -> str:
     """Say which others of its kind have an option, or the closest one."""
     owners = [] if part in (ACTOR, SCHEME) else names_with(part, option)
     if owners:
         return f"{', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it, {name} has not"
-    return closest(option, known)
+    return translated(option, known) or closest(option, known)
 
 
 def _options_of_fields(config_class: Any) -> Mapping[str, Option]:

@@ -18,6 +18,7 @@ from recollect.config.parts import (
     class_of,
     is_on_policy,
     options_of,
+    plain_name,
 )
 from recollect.config.storages import promised
 from recollect.errors import ConfigError
@@ -156,7 +157,7 @@ def _preset(preset: str, algo: str | None, env: str | None, *, has_file: bool) -
         return presets.load(preset)
     if algo is None and env is None:
         return presets.load(presets.DEFAULT)
-    found = presets.find(algo, env)
+    found = presets.find(plain_name(ALGO, algo), env)
     return {} if found is None else presets.load(found)
 
 

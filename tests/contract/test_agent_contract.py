@@ -193,7 +193,7 @@ def test_prioritised_agents_are_in_the_table() -> None:
 )
 def test_an_action_space_that_an_algorithm_cannot_act_in_is_refused(algo: str, space: str) -> None:
     storage = "gae" if ALGORITHMS[algo].is_on_policy else "replay"
-    with pytest.raises(ConfigError, match=r"cannot act in .*\. Use --algo \w+"):
+    with pytest.raises(ConfigError, match=r"cannot act in .*\. Use the algorithm \w+"):
         build(algo, storage, space, None)
 
 

@@ -54,10 +54,11 @@ ALGORITHMS: Final = Algorithms(
 
 
 def find_algorithm(name: str) -> "type[LearningAlgorithm]":
-    """Class of the algorithm called `name`."""
-    if name not in ALGORITHMS:
-        raise ConfigError(f"unknown algorithm {name!r}; {closest(name, ALGORITHMS)}")
-    return ALGORITHMS[name]
+    """Class of the algorithm called `name`, in any case."""
+    plain = name.lower()
+    if plain not in ALGORITHMS:
+        raise ConfigError(f"unknown algorithm {name!r}; {closest(plain, ALGORITHMS)}")
+    return ALGORITHMS[plain]
 
 
 def advice(action_space: "gym.Space[Any]") -> str:
@@ -66,4 +67,4 @@ def advice(action_space: "gym.Space[Any]") -> str:
     if not able:
         return "No algorithm can; wrap the environment so that its actions are a Box or Discrete."
     *some, last = able
-    return f"Use --algo {', '.join(some)} or {last}." if some else f"Use --algo {last}."
+    return f"Use the algorithm {', '.join(some)} or {last}." if some else f"Use the algorithm {last}."

@@ -29,6 +29,7 @@ def test_options_are_shown_as_they_are_set(recollect: Run) -> None:
     assert "algo.gamma=0.99" in shown
     assert "storage.alpha=0.6" in shown, "what `--set storage=per` brings, not the constructor's 0"
     assert "How much priorities count." in shown
+    assert "storage.alpha=0.6" in recollect("list", "options", "SAC", "PER").out
     shown = recollect("list", "options", "her").out
     for text in ("storage.backing=ram", "storage.strategy=future", "storage.share=0.8"):
         assert text in shown

@@ -88,6 +88,39 @@ def test_a_config_survives_its_file(tmp_path: Path) -> None:
     assert resolve(file=tmp_path / "config.yaml") == config
 
 
+def test_names_of_algorithms_and_storages_go_in_any_case(tmp_path: Path) -> None:
+    config = resolve("SAC", "Pendulum-v1", overrides={"storage": "Ere"})
+    assert config == resolve("sac", "Pendulum-v1", overrides={"storage": "ere"})
+    assert config.algo_options["policy_lr"] == 1e-3, "with the preset"
+    file = tmp_path / "run.yaml"
+    file.write_text("algo: {name: DDQN}\nenv: CartPole-v1\nstorage: {name: PER}\n")
+    assert (resolve(file=file).algo, resolve(file=file).storage) == ("ddqn", "per")
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "hint"),
+    [
+        ("sac", "buffer_size", "'storage.size'"),
+        ("sac", "learning_rate", "'policy_lr' or 'critic_lr'"),
+        ("ppo", "learning_rate", "'lr'"),
+        ("sac", "learning_starts", "'start_steps'"),
+        ("sac", "train_freq", "'update_every'"),
+        ("sac", "gradient_steps", "'num_mini_batch'"),
+        ("sac", "batch_size", "'mini_batch_size'"),
+        ("sac", "ent_coef", "'temperature'"),
+        ("ppo", "ent_coef", "'entropy_weight'"),
+        ("ppo", "n_steps", "'update_every'"),
+        ("sac", "n_envs", "'num_envs'"),
+        ("sac", "policy_kwargs", "'hidden_sizes' or 'activation'"),
+        ("sac", "algo.learning_rate", "'policy_lr' or 'critic_lr'"),
+    ],
+)
+def test_names_of_stable_baselines_are_refused_with_ours(algo: str, name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(algo, "Pendulum-v1", preset="none", overrides={name: 1})
+    assert str(caught.value).endswith(f"{name.rpartition('.')[2]!r}; did you mean {hint}?")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

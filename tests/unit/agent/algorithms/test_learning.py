@@ -128,9 +128,13 @@ def test_an_unknown_option_is_refused_with_the_closest() -> None:
 @pytest.mark.parametrize(
     ("name", "space", "message"),
     [
-        ("sac", Discrete(2), r"SAC \(continuous\) cannot act in Discrete\(2\). Use --algo ddqn, ppo or sac-discrete."),
-        ("ddqn", Box(-1.0, 1.0, (1,)), r"DDQN cannot act in Box.* Use --algo ddpg, mpo, ppo, sac or td3."),
-        ("mpo", MultiBinary(3), r"MPO cannot act in MultiBinary\(3\). Use --algo ppo."),
+        (
+            "sac",
+            Discrete(2),
+            r"SAC \(continuous\) cannot act in Discrete\(2\). Use the algorithm ddqn, ppo or sac-discrete.",
+        ),
+        ("ddqn", Box(-1.0, 1.0, (1,)), r"DDQN cannot act in Box.* Use the algorithm ddpg, mpo, ppo, sac or td3."),
+        ("mpo", MultiBinary(3), r"MPO cannot act in MultiBinary\(3\). Use the algorithm ppo."),
         ("td3", Text(3), "TD3 cannot act in Text.* No algorithm can; wrap the environment"),
     ],
 )
