@@ -149,6 +149,8 @@ class GoalRewriter:
         if places[_ACHIEVED].depth > 1 or places[_DESIRED[0]].depth > 1:
             raise SchemaError("hindsight cannot choose stacked frames as goals; give a her_function for them")
         place = places[_ACHIEVED]
+        # A goal that was reached is copied, byte by byte, over the one that was desired.
+        _check_alike(place.leaf, places[_DESIRED[0]].leaf)
         self._leaf, self._arrays = place.leaf, None
         self._field = np.zeros(kernels.G_NUM_WORDS, np.int64)
         self._field[: kernels.G_GOALS] = (
@@ -230,6 +232,15 @@ class FunctionRewriter:
         self._plan = self._plan or store.plan()
         tensors = self._plan.gather(Drawn(ids), ONE_STEP, 1.0)
         return nest((name, tensor.numpy()) for name, tensor in tensors.items())
+
+
+def _check_alike(achieved: Leaf, desired: Leaf) -> None:
+    if (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
+        raise SchemaError(
+            f"{keys.DESIRED_GOAL!r} must have the shape and dtype of {keys.ACHIEVED_GOAL!r}, because hindsight puts "
+            f"one in the other's place: expected {achieved.shape} and {achieved.dtype}, got {desired.shape} and "
+            f"{desired.dtype}; convert one of them, or give a her_function"
+        )
 
 
 def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:

@@ -296,6 +296,21 @@ def test_observations_without_goals_are_refused() -> None:
     assert len(memory) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "dim"), [(keys.ACHIEVED_GOAL, np.float64, 1), (keys.DESIRED_GOAL, np.float32, 2)]
+)
+def test_goals_that_cannot_take_each_others_place_are_refused(name: str, dtype: type, dim: int) -> None:
+    memory = make_memory()
+    steps = with_goals(make_slice(5))
+    for key in (keys.OBS, keys.NEXT_OBS):
+        steps[key][name] = np.repeat(steps[key][name], dim, axis=-1).astype(dtype)
+    with pytest.raises(SchemaError, match="desired_goal.*expected.*got.*her_function"):
+        memory.insert_data_slice(steps)
+    assert len(memory) == 0
+    memory.insert_data_slice(with_goals(make_slice(5)))
+    assert len(memory.sample(8)[keys.REWARD]) == 8
+
+
 def test_a_her_function_sees_every_step_of_the_windows() -> None:
     calls: list[dict[str, Any]] = []
 
