@@ -158,8 +158,9 @@ class LaneRing:
     def write_ahead(self, lane: int, columns: dict[Path, tuple[Place | None, np.ndarray]]) -> None:
         """Write columns `[time, num_envs, ...]` of the steps to come; a flag's place is None.
 
-        Steps that lay there are forgotten. Where another observation is written than the newest step
-        led to, that step's stream is cut, so that its own next observation is kept.
+        Steps that lay there are forgotten, and those whose stacks may reach back to their frames. Where
+        another observation is written than the newest step led to, that step's stream is cut, so that its
+        own next observation is kept.
         """
         for path, (place, values) in columns.items():
             num_steps, num_envs = values.shape[:2]
@@ -174,7 +175,10 @@ class LaneRing:
                 each = lane + env
                 head = int(self.heads[each])
                 slots = (head + np.arange(num_steps)) % self.num_slots
-                self.forget(each, head + num_steps - self.num_slots)
+                oldest_kept = head + num_steps - self.num_slots
+                if oldest_kept > self.lows[each]:
+                    reach = place.depth - 1 if place is not None else 0
+                    self.forget(each, oldest_kept + reach)
                 if place in self.schema.carried and num_steps:
                     pending = target[each, slots[0]]
                     if pending.tobytes() != np.ascontiguousarray(values[0, env]).tobytes():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from recollect import PERBuffer, keys
+from recollect import PERBuffer, ReplayBuffer, keys
 from recollect.errors import SchemaError
 from tests.samples import make_slice
 
@@ -40,6 +40,26 @@ def test_another_observation_written_ahead_leaves_the_newest_steps_next_one_alon
     memory = _filled(3)
     memory.insert_single_tensor_slice(memory.data, keys.OBS, np.full((1, 2, 2), 9.0, np.float32))
     assert memory.get_all_buffer_data()[keys.NEXT_OBS][-1].tolist() == [[3.0, 0.0], [3.0, 1.0]]
+
+
+@pytest.mark.parametrize("num_ahead", range(7))
+@pytest.mark.parametrize(("num_steps", "oldest"), [(4, 0), (20, 14)])
+def test_frames_written_ahead_do_not_reach_into_stored_stacks(num_steps: int, oldest: int, num_ahead: int) -> None:
+    depth, size = 3, 6
+    memory = ReplayBuffer.standalone(size=size, frame_stack=depth, seed=0)
+    steps = make_slice(num_steps)
+    frames = np.maximum(np.arange(1 - depth, num_steps + 1), 0).astype(np.float32)
+    stacks = np.lib.stride_tricks.sliding_window_view(frames, depth)[:, None]  # [time + 1, 1, depth]
+    memory.insert_data_slice(steps | {keys.OBS: stacks[:-1].copy(), keys.NEXT_OBS: stacks[1:].copy()})
+    memory.insert_single_tensor_slice(memory.data, keys.OBS, np.full((num_ahead, 1, depth), 777.0, np.float32))
+    batch = memory.sample(200)
+    numbers = batch[keys.REWARD].ravel().long()
+    assert torch.equal(batch[keys.OBS], torch.from_numpy(stacks.copy())[numbers, 0])
+    assert torch.equal(batch[keys.NEXT_OBS], torch.from_numpy(stacks.copy())[numbers + 1, 0])
+    # Nine slots: what overwrites step `s` takes those that stack its frame, `s + 1` and `s + 2`, as well.
+    overwritten = num_steps + num_ahead - (size + depth)
+    first = oldest if overwritten <= max(0, oldest - depth + 1) else overwritten + depth - 1
+    assert sorted(set(numbers.tolist())) == list(range(first, num_steps))
 
 
 @pytest.mark.parametrize("key", [keys.NEXT_OBS, keys.DISCOUNT, "Nothing"])
