@@ -1,11 +1,14 @@
 """`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Self
 
 from recollect.config import RunConfig, build, resolve
+from recollect.config.build import name_of
+from recollect.errors import ConfigError
 from recollect.learner import Learner
 from recollect.predictor import Predictor
 from recollect.runs.directory import RunDirectory
@@ -17,6 +20,8 @@ from recollect.scheme.scheme import Scheme
 
 _STORAGE: Final = "storage"
 
+EnvFunction = Callable[..., Any]
+
 
 class Agent:
     """An agent that learns, is evaluated, acts, and can be saved.
@@ -25,8 +30,9 @@ class Agent:
     ----------
     algo : str
         Name of the algorithm; `recollect list algorithms` shows them.
-    env : str
-        Id of the environment.
+    env : str or callable
+        Id of the environment, or a function that makes one; it must be picklable where workers are in other
+        processes.
     storage : str, optional
         Name of the storage; by default that of the preset, or the plainest one.
     seed : int, optional
@@ -51,7 +57,7 @@ class Agent:
     def __init__(
         self,
         algo: str,
-        env: str,
+        env: str | EnvFunction,
         storage: str | None = None,
         *,
         seed: int | None = None,
@@ -61,26 +67,37 @@ class Agent:
     ) -> None:
         given = {_STORAGE: storage, "seed": seed, "num_envs": num_envs}
         overrides = {name: value for name, value in given.items() if value is not None} | options
-        self._set_up(resolve(algo, env, preset=preset, overrides=overrides))
+        if not isinstance(env, str) and not callable(env):
+            raise ConfigError(f"env must be an id or a function that makes an environment, got {env!r}")
+        env_id, env_fn = (env, None) if isinstance(env, str) else (name_of(env), env)
+        self._set_up(resolve(algo, env_id, preset=preset, overrides=overrides), env_fn)
 
-    def _set_up(self, config: RunConfig) -> None:
+    def _set_up(self, config: RunConfig, env_fn: EnvFunction | None) -> None:
         self.config = config
-        self.scheme: Scheme = build(config)
+        self.scheme: Scheme = build(config, env_fn)
         self._predictor = Predictor(self.scheme.algo, self.scheme.actor)
         self._elapsed_s = 0.0
 
     @classmethod
-    def from_config(cls, config: RunConfig) -> Self:
-        """Make an agent as a config says."""
+    def from_config(cls, config: RunConfig, *, env: EnvFunction | None = None) -> Self:
+        """Make an agent as a config says, with environments that a function makes if one is given."""
         agent = cls.__new__(cls)
-        agent._set_up(config)
+        agent._set_up(config, env)
         return agent
 
     @classmethod
-    def load(cls, folder: str | PathLike[str]) -> Self:
-        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning in this process."""
+    def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None) -> Self:
+        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning in this process.
+
+        Parameters
+        ----------
+        folder : path-like
+            Where it was left.
+        env : callable, optional
+            The function that made its environments, if that was none by id.
+        """
         run = RunDirectory.open(folder)
-        agent = cls.from_config(replace(RunConfig.load(run.config_file), scheme_options={}))
+        agent = cls.from_config(replace(RunConfig.load(run.config_file), scheme_options={}), env=env)
         agent._elapsed_s = Saves(run).restore(agent.scheme)
         return agent
 

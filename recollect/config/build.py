@@ -1,5 +1,6 @@
 """From a config to the parts of an agent: the one place where they are put together."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, class_of, is_on_policy
@@ -13,19 +14,40 @@ if TYPE_CHECKING:
 _MOST_TRANSITIONS: Final = 1_000_000
 
 
-def build(config: RunConfig) -> "Scheme":
-    """Put the parts of an agent together as the config says."""
+# Ends the name of an environment that a function of the caller's makes; no id does.
+_CALL: Final = "()"
+
+
+def name_of(env_fn: Callable[..., Any]) -> str:
+    """What stands in a config for a function that makes environments: its name, as it cannot be written to a file."""
+    named: Any = getattr(env_fn, "func", env_fn)  # what a partial is of
+    named = named if hasattr(named, "__qualname__") else type(named)
+    return f"{named.__module__}.{named.__qualname__}{_CALL}"
+
+
+def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Scheme":
+    """Put the parts of an agent together as the config says.
+
+    Parameters
+    ----------
+    config : RunConfig
+        What to build.
+    env_fn : callable, optional
+        `env_fn(**env_options)` makes an environment, instead of the config's id.
+    """
     from recollect.agent.actors import OffPolicyActor, OnPolicyActor
     from recollect.agent.envs import VecEnv
     from recollect.scheme.scheme import Scheme
 
     _check_device(config.device)
+    env = config.env if env_fn is None else env_fn
+    _check_env(env)
     algorithm = class_of(ALGO, config.algo)
     algo_factory = algorithm.create_factory(**_values(config, ALGO))
     train_envs, action_space, obs_space = VecEnv.create_factory(
-        config.env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
+        env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
     )
-    test_envs, _, _ = VecEnv.create_factory(config.env, config.options(ENV), config.num_test_envs, seed=config.seed)
+    test_envs, _, _ = VecEnv.create_factory(env, config.options(ENV), config.num_test_envs, seed=config.seed)
     actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
     actor_factory = actor_class.create_factory(
         obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)
@@ -51,6 +73,15 @@ def _check_device(device: str | None) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {device!r} cannot be used: {reason}; leave it out, or use 'cpu'") from error
+
+
+def _check_env(env: Any) -> None:
+    """Refuse the name of a function that nobody gave."""
+    if isinstance(env, str) and env.endswith(_CALL):
+        raise ConfigError(
+            f"the environment was made by the function {env}, which a file cannot keep; give it from Python, "
+            "as in Agent.load(folder, env=function)"
+        )
 
 
 def _values(config: RunConfig, part: str) -> dict[str, Any]:

@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
 from recollect import Agent
@@ -34,6 +37,10 @@ PROBES = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
 
 def make_agent(**options: Any) -> Agent:
     return Agent("ddqn", "CartPole-v1", **{"storage": "per", **SMALL, **options})
+
+
+def short_cartpole(max_steps: int = 5) -> gym.Env[Any, Any]:
+    return gym.make("CartPole-v1", max_episode_steps=max_steps)
 
 
 def q_values(agent: Agent) -> torch.Tensor:
@@ -127,6 +134,43 @@ def test_an_interrupted_training_is_saved_and_can_go_on(tmp_path: Path) -> None:
     assert Agent.load(tmp_path).num_steps == 30
     agent.learn(5)
     assert agent.num_steps == 35
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        (short_cartpole, "tests.unit.test_api.short_cartpole()"),
+        (partial(short_cartpole, max_steps=5), "tests.unit.test_api.short_cartpole()"),
+        (CartPoleEnv, "gymnasium.envs.classic_control.cartpole.CartPoleEnv()"),
+    ],
+)
+def test_an_environment_may_come_from_a_function(env: Any, name: str, tmp_path: Path) -> None:
+    agent = Agent("ddqn", env, **SMALL).learn(40, log_dir=tmp_path / "run")
+    assert agent.config.env == name
+    assert (max(agent.evaluate().lengths) <= 5) == (env is not CartPoleEnv)
+    with pytest.raises(ConfigError, match=r"made by the function .*\(\), which a file cannot keep"):
+        Agent.load(tmp_path / "run")
+    assert torch.equal(q_values(Agent.load(tmp_path / "run", env=env)), q_values(agent))
+
+
+def test_options_of_the_environment_reach_the_function() -> None:
+    assert max(Agent("ddqn", short_cartpole, **SMALL, **{"env.max_steps": 3}).evaluate().lengths) == 3
+
+
+def test_an_environment_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match="env must be an id or a function that makes an environment, got <"):
+        Agent("ddqn", short_cartpole(), **SMALL)  # type: ignore[arg-type]
+
+
+def test_names_go_in_any_case() -> None:
+    assert Agent("DDQN", "CartPole-v1", "PER", **SMALL).config == make_agent().config
+
+
+def test_python_is_told_no_flags() -> None:
+    with pytest.raises(
+        ConfigError, match=r"cannot act in Discrete\(2\)\. Use the algorithm ddqn, ppo or sac-discrete\.$"
+    ):
+        Agent("sac", "CartPole-v1")
 
 
 def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
