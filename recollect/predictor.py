@@ -39,7 +39,8 @@ class Predictor:
         if is_single:
             arrays = map_observation(lambda array: array[None], arrays)
         rhs, done = self._remembered(arrays)
-        _, action, rhs, _ = self._algo.acting_step(arrays, rhs, done, deterministic)
+        with self._algo.aside():
+            _, action, rhs, _ = self._algo.acting_step(arrays, rhs, done, deterministic)
         self._memory = rhs, torch.zeros_like(done)
         actions = ActionFormat(self._actor.action_space, len(action))(action)
         if not is_single:

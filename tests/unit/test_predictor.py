@@ -1,5 +1,6 @@
 """Actions come in the form that the environment takes, for one observation or many."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import gymnasium as gym
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from recollect.api import Agent
 from recollect.errors import SchemaError
 from recollect.predictor import Predictor
 
@@ -24,6 +26,9 @@ class Echo:
     def actor_initial_states(self, obs: Any) -> tuple[Any, torch.Tensor, torch.Tensor]:
         num = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
         return obs, torch.full((num, 1), 9.0), torch.ones(num, 1)
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def acting_step(self, obs: Any, rhs: Any, done: Any, deterministic: bool) -> Any:
         self.seen = obs, deterministic
@@ -85,3 +90,13 @@ def test_a_memory_lasts_until_the_next_episode() -> None:
     predictor.begin_episode()
     assert predictor.predict(np.zeros(3)) == 1
     assert predictor.predict(np.zeros((2, 3))).tolist() == [1, 1]
+
+
+def test_predictions_with_exploration_leave_that_of_the_training_as_it_is() -> None:
+    agent = Agent("ddqn", "CartPole-v1", preset="none", hidden_sizes=8)
+    epsilon, state = agent.scheme.algo.epsilon, agent.scheme.actor.generator.get_state()
+    actions = {agent.predict(np.zeros(4), deterministic=False) for _ in range(50)}
+    assert actions == {0, 1}
+    assert agent.scheme.algo.epsilon == epsilon
+    assert torch.equal(agent.scheme.actor.generator.get_state(), state)
+    agent.close()

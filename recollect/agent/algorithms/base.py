@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -84,6 +85,13 @@ class Algorithm(ABC):
         other : dict of tensors
             What the storage has to keep beside it, such as values and log-probabilities.
         """
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Let what acts inside leave exploration as it is: schedules, noise and the numbers that it draws next.
+
+        For those who act beside the training. An algorithm that keeps nothing of its steps has nothing to do.
+        """
+        return nullcontext()
 
     @abstractmethod
     def compute_gradients(

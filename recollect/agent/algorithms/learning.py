@@ -3,7 +3,8 @@
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -88,7 +89,8 @@ class LearningAlgorithm(Algorithm):
         self.config = self.config_class() if config is None else config
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
-        self.generator = _learning_generator(actor.generator)
+        self.generator = _generator_beside(actor.generator, 1)
+        self._generator_aside = _generator_beside(actor.generator, 2)
         self._prepare()
         self._configure()
         self.multipliers.to(self.device)
@@ -157,6 +159,15 @@ class LearningAlgorithm(Algorithm):
         if not deterministic:
             self.num_acted += len(action)
         return action, self.actor.to_env(action), rhs, other
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        kept = self.actor.generator, self.num_acted
+        self.actor.generator = self._generator_aside
+        try:
+            yield
+        finally:
+            self.actor.generator, self.num_acted = kept
 
     def compute_gradients(
         self, batch: Batch, grads_to_cpu: bool = True, *args: Any
@@ -264,7 +275,7 @@ class LearningAlgorithm(Algorithm):
         return numbers
 
 
-def _learning_generator(acting: torch.Generator) -> torch.Generator:
+def _generator_beside(acting: torch.Generator, number: int) -> torch.Generator:
     """Generator beside that of the actor, seeded from it, with numbers of its own."""
-    seed = np.random.SeedSequence([acting.initial_seed(), 1]).generate_state(1, np.uint64)[0]
+    seed = np.random.SeedSequence([acting.initial_seed(), number]).generate_state(1, np.uint64)[0]
     return torch.Generator(acting.device).manual_seed(int(seed >> np.uint64(1)))

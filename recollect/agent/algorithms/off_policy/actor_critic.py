@@ -1,5 +1,8 @@
 """`ActorCritic`: a policy beside the critics, with or without noise when it explores."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Protocol
 
@@ -79,7 +82,17 @@ class ContinuousActorCritic(ActorCritic):
     """Base of the off-policy algorithms with continuous actions, which may add noise of their own kind."""
 
     config: ContinuousConfig
+    _noise: Noise
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]] = (gym.spaces.Box,)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        kept, self._noise = self._noise, copy(self._noise)
+        try:
+            with super().aside():
+                yield
+        finally:
+            self._noise = kept
 
     def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
         action, other = super()._act(features, done, deterministic)
@@ -87,4 +100,4 @@ class ContinuousActorCritic(ActorCritic):
 
     def _configure(self) -> None:
         super()._configure()
-        self._noise: Noise = NOISES[self.config.noise](self.config.noise_std)
+        self._noise = NOISES[self.config.noise](self.config.noise_std)

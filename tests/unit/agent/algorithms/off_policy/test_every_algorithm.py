@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from recollect import keys
+from recollect.agent.algorithms import ALGORITHMS
 from recollect.errors import NotFiniteError
 from tests.unit.agent.algorithms.off_policy.agents import (
     OFF_POLICY,
@@ -208,3 +209,19 @@ def test_deterministic_actions_do_not_change(name: str) -> None:
     explored = agent.algo.acting_step(obs, rhs, done)[0]
     assert not torch.equal(first, explored)
     assert agent.algo.num_acted == 50
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "ou"])
+@each_algorithm
+def test_what_acts_aside_explores_and_leaves_exploration_as_it_is(name: str, noise: str) -> None:
+    options = {"noise": noise} if "noise" in ALGORITHMS[name].config_class.docs() else {}
+    agent, undisturbed = make_agent(name, **options), make_agent(name, **options)
+    start = agent.actor.actor_initial_states(torch.zeros(50, 3))
+    goes_on = (*start[:2], torch.zeros(50, 1))
+    for each in (agent, undisturbed):
+        each.algo.acting_step(*start)
+    with agent.algo.aside():
+        first, second = (agent.algo.acting_step(*goes_on)[0] for _ in range(2))
+    assert not torch.equal(first, second)
+    assert agent.algo.num_acted == 50
+    assert torch.equal(agent.algo.acting_step(*goes_on)[0], undisturbed.algo.acting_step(*goes_on)[0])
