@@ -1,6 +1,7 @@
 """Small stand-ins for envs, actor, algorithm and storage, whose every value says where it comes from."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,12 @@ class CountingAlgo:
         self.num_acted += 1
         action = torch.full((len(obs), 1), float(self.num_acted))
         return action, self.actor.to_env(action), rhs * (1 - done) + 1, self.other
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        num_acted = self.num_acted
+        yield
+        self.num_acted = num_acted
 
     def compute_gradients(self, batch: Any, grads_to_cpu: bool = True) -> tuple[None, dict[str, Any]]:
         self.num_computed += 1

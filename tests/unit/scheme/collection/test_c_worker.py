@@ -61,6 +61,22 @@ def test_only_what_the_storage_knows_is_stored_beside() -> None:
     assert keys.LOG_PROB not in worker.storage.samples[0]
 
 
+@pytest.mark.parametrize("is_recurrent", [False, True])
+def test_random_steps_are_stored_with_the_same_keys_as_later_ones(is_recurrent: bool) -> None:
+    worker = make_worker(is_recurrent=is_recurrent, start_steps=6)
+    worker.algo.other = {keys.VALUE: torch.ones(2, 1)}
+    worker.collect_train_data(5)
+    assert [list(sample) for sample in worker.storage.samples] == [list(worker.storage.samples[-1])] * 5
+    assert keys.VALUE in worker.storage.samples[0]
+
+
+def test_an_algorithm_that_tells_nothing_beside_actions_is_asked_once_while_they_are_random() -> None:
+    worker = make_worker(start_steps=6)
+    worker.collect_train_data(5)
+    assert len(worker.algo.deterministic) == 1 + 2
+    assert worker.algo.num_acted == 2
+
+
 def test_a_failed_env_is_no_transition_and_no_episode() -> None:
     worker = make_worker(((4,), (6,)), failures=[2])
     worker.collect_train_data(6)
