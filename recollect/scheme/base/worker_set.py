@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
@@ -77,6 +77,9 @@ class WorkerSet:
         Arguments of its constructor.
     num_workers : int
         Remote workers.
+    on_loss : callable or None
+        Called with the index and the epoch of every life that has ended, as soon as the next one is built, whatever
+        the worker was doing. Who gives workers something to do learns here, and only here, what is gone with them.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class WorkerSet:
         self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
         self._next_look = 0.0
         self._num_lives: Counter[int] = Counter()
+        self.on_loss: Callable[[int, int], None] | None = None
         if num_workers:
             engine.connect()
             self.remote_config = resources.resolve(
@@ -291,6 +295,8 @@ class WorkerSet:
         _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
         engine.kill(member.handle)
         self._members[member.index] = self._create(member.index, self._affordable_config(1))
+        if self.on_loss is not None:
+            self.on_loss(member.index, member.epoch)
 
 
 def _end(handles: Iterable[Any]) -> None:

@@ -69,8 +69,6 @@ class AsyncCollection(RemoteCollection):
         del self._pending[answer.call]
         if answer.error is None:
             self._waiting.append(answer.value)
-        elif self._life(answer.call.worker, answer.call.epoch) not in self._departed:
-            self._bury(answer)
 
     def _call_all(self, version: Version) -> None:
         """Give workers something to do, though not more than they may be ahead of the storage."""
@@ -88,9 +86,13 @@ class AsyncCollection(RemoteCollection):
             else:
                 self._take_in(new)
         self._waiting = kept
+        self._forget_departed()
 
     def _is_expected(self, life: Life) -> bool:
-        return any((*new.source, new.epoch) == life for new in self._waiting)
+        """What a worker has sent before its end may be on its way still."""
+        return any((*new.source, new.epoch) == life for new in self._waiting) or any(
+            self._life(call.worker, call.epoch) == life for call in self._pending
+        )
 
     def _let_go(self, index: int) -> None:
         """Wait for what a worker that leaves has collected; an on-policy storage takes it in the next stage."""

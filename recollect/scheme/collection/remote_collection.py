@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
-from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors import Collection, check_addition, check_removal
 from recollect.scheme.collection.inbox import Inbox, Life
@@ -32,6 +32,7 @@ class RemoteCollection(Collection):
     def __init__(self, worker: CWorker, workers: WorkerSet, num_parents: int = 1) -> None:
         super().__init__(worker, num_parents)
         self._workers = workers
+        workers.on_loss = self._bury
         self._inbox = Inbox(worker)
         self._weights = PublishedWeights()
         self._records = {index: self._record(index) for index in workers.indices}
@@ -105,12 +106,12 @@ class RemoteCollection(Collection):
     def _life(self, index: int, epoch: int) -> Life:
         return (self.worker.index_parent, index, epoch)
 
-    def _bury(self, answer: Answer) -> None:
+    def _bury(self, index: int, epoch: int) -> None:
         """Follow the end of a worker's life."""
-        self._departed.append(self._life(answer.call.worker, answer.call.epoch))
+        self._departed.append(self._life(index, epoch))
         self._forget_departed()
-        if answer.call.worker in self._records:
-            self._records[answer.call.worker].begin_life()
+        if index in self._records:
+            self._records[index].begin_life()
 
     def _forget_departed(self) -> None:
         """Let others take the lanes of those that left, once all of their steps are stored."""

@@ -48,7 +48,6 @@ class SyncCollection(RemoteCollection):
                 if answer.error is None:
                     slices[answer.call.worker] = answer.value
                 else:
-                    self._bury(answer)
                     pending.add(self._call(answer.call.worker, version, [word]))
             if len(slices) >= num_enough:
                 self._tell(pending - told, word)

@@ -89,12 +89,9 @@ class AsyncGradients(RemoteGradients):
         """Wait for at least one call to end."""
         self._keep_busy()
         for answer in self.workers.wait([call for call, _ in self._calls.values()]):
-            index = answer.call.worker
-            del self._calls[index]
-            if answer.error is not None:
-                self._lose(index)
-            else:
-                self._arrived.append((index, answer.value))
+            del self._calls[answer.call.worker]
+            if answer.error is None:
+                self._arrived.append((answer.call.worker, answer.value))
 
     def _forget(self) -> None:
         """Let all workers come to rest; gradients of other weights are of no use, what is known of them is."""
@@ -102,9 +99,7 @@ class AsyncGradients(RemoteGradients):
         while self._calls:
             for answer in self.workers.wait_all([call for call, _ in self._calls.values()]):
                 del self._calls[answer.call.worker]
-                if answer.error is not None:
-                    self._lose(answer.call.worker)
-                else:
+                if answer.error is None:
                     self._arrived.append((answer.call.worker, answer.value))
         while self._arrived:
             self._note(*self._arrived.popleft())

@@ -55,6 +55,7 @@ class RemoteGradients(Gradients):
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
         self._num_journals = 0
+        workers.on_loss = self._lose
 
     @property
     def offending_batch(self) -> dict[str, Any] | None:
@@ -81,13 +82,16 @@ class RemoteGradients(Gradients):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._forget()
         learned = take_state(self.algo)
-        shares = _shares(state, self.workers.num_workers)
-        revivals = {index: Revival(learned, share) for index, share in zip(self.workers.indices, shares, strict=True)}
-        self._have_all("go_on", lambda index: (revivals[index],))
+        shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
+        # A worker that is lost while it is told goes on from there too.
+        self._statuses = {index: replace(self._status_of(index), collection=shares[index]) for index in shares}
+        self._lost.clear()
+        self._have_all("go_on", lambda index: (Revival(learned, shares[index]),))
         self._ask_statuses()
 
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
+        self._revive()
         self._have_all("save_storage", lambda index: (folder_of(folder, index),))
         self._saved_in = folder
         self._ask_statuses()
@@ -166,6 +170,11 @@ class RemoteGradients(Gradients):
         flat = FlatGradients(self.algo.optimiser.parameters)
         return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
 
+    def _revive(self) -> None:
+        """Have the successors of lost workers go on now, before they are asked for a gradient."""
+        lost, self._lost = sorted(self._lost), set()
+        self.workers.wait_all([self.workers.call(index, "go_on", self._revival(index)) for index in lost])
+
     def _revival(self, index: int) -> Revival:
         """Where the successor of a worker goes on from."""
         saved = None if self._saved_in is None else folder_of(self._saved_in, index)
@@ -184,10 +193,8 @@ class RemoteGradients(Gradients):
         for answer in self.workers.wait_all(calls):
             if answer.error is None:
                 self._statuses[answer.call.worker] = answer.value
-            else:
-                self._lose(answer.call.worker)
 
-    def _lose(self, index: int) -> None:
+    def _lose(self, index: int, epoch: int) -> None:
         """Follow the end of a worker, and with it of what it had stored."""
         self._lost.add(index)
         self._records.lose(index)
@@ -197,11 +204,9 @@ class RemoteGradients(Gradients):
         self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
 
     def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
-        """Have every worker do something, and wait; a worker that dies of it goes on without."""
-        calls = [self.workers.call(index, method, *arguments(index)) for index in self.workers.indices]
-        for answer in self.workers.wait_all(calls):
-            if answer.error is not None:
-                self._lose(answer.call.worker)
+        """Have every worker do something that is there, and wait; one that dies of it goes on without."""
+        present = [index for index in self.workers.indices if index not in self._lost]
+        self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
 
     def _change_col_workers(self, method: str, num_workers: int) -> None:
         """Every change counts, also for a worker that is built anew: none replaces another."""

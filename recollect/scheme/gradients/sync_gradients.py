@@ -26,9 +26,7 @@ class SyncGradients(RemoteGradients):
         """One reply of each worker that is still there."""
         replies: dict[int, GradientReply] = {}
         for answer in self.workers.wait_all([self._advance(index) for index in indices]):
-            if answer.error is not None:
-                self._lose(answer.call.worker)
-                continue
-            self._note(answer.call.worker, answer.value)
-            replies[answer.call.worker] = answer.value
+            if answer.error is None:
+                self._note(answer.call.worker, answer.value)
+                replies[answer.call.worker] = answer.value
         return replies

@@ -41,9 +41,8 @@ class PeerGradients(RemoteGradients):
         while not self._have_met:
             self._meet()
         answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
-        lost = self._lose_all(answers)
         reports = {answer.call.worker: answer.value for answer in answers if answer.error is None}
-        self._have_met = not lost and all(report.is_complete for report in reports.values())
+        self._have_met = _all_well(answers) and all(report.is_complete for report in reports.values())
         self._versions = {index: report.version for index, report in reports.items()}
         for index, report in reports.items():
             self._take(index, report)
@@ -88,7 +87,7 @@ class PeerGradients(RemoteGradients):
             for index in self.workers.indices
         ]
         self._lost.clear()
-        meeting = None if self._lose_all(self.workers.wait_all(calls)) else self._open_meeting()
+        meeting = self._open_meeting() if _all_well(self.workers.wait_all(calls)) else None
         if meeting is None:
             return
         calls = [
@@ -96,25 +95,22 @@ class PeerGradients(RemoteGradients):
             for rank, index in enumerate(self.workers.indices)
         ]
         answers = self.workers.wait_all(calls)
-        self._have_met = not self._lose_all(answers) and all(answer.value for answer in answers)
+        self._have_met = _all_well(answers) and all(answer.value for answer in answers)
 
-    def _lose_all(self, answers: Sequence[Answer]) -> set[int]:
-        """Follow the end of those workers whose calls ended with an error, and return which."""
-        lost = {answer.call.worker for answer in answers if answer.error is not None}
-        for index in lost:
-            self._lose(index)
-        return lost
+    def _lose(self, index: int, epoch: int) -> None:
+        super()._lose(index, epoch)
+        self._versions.pop(index, None)
+        self._have_met = False
 
     def _newest_state(self) -> dict[str, Any]:
         """What the worker that is furthest has learned; what is known here if none of them is left."""
-        left = {index: version for index, version in self._versions.items() if index not in self._lost}
+        left = dict(self._versions)
         while left:
             index = max(left, key=lambda each: left[each])
             (answer,) = self.workers.wait_all([self.workers.call(index, "learner_state")])
             if answer.error is None:
                 state: dict[str, Any] = answer.value
                 return state
-            self._lose(index)
             del left[index]
         return take_state(self.algo)
 
@@ -122,12 +118,11 @@ class PeerGradients(RemoteGradients):
         """Have the first worker open a place to meet: on this machine alone if all are on it."""
         indices = self.workers.indices
         addresses = self.workers.wait_all([self.workers.call(index, "node_address") for index in indices])
-        if self._lose_all(addresses):
+        if not _all_well(addresses):
             return None
         hosts = [answer.value for answer in addresses]
         host = LOOPBACK if len(set(hosts)) == 1 else hosts[0]
         answers = self.workers.wait_all([self.workers.call(indices[0], "open_meeting", host, len(indices))])
-        self._lose_all(answers)
         meeting: Meeting | None = answers[0].value
         return meeting
 
@@ -147,6 +142,11 @@ class PeerUWorker(UWorker):
         """What a checkpoint needs of updates, from the first gradient worker."""
         self.gradients.fetch_state()
         return super().state()
+
+
+def _all_well(answers: Sequence[Answer]) -> bool:
+    """Whether no worker was lost."""
+    return all(answer.error is None for answer in answers)
 
 
 def _rounds(reports: list[StageReport]) -> list[Info]:

@@ -390,3 +390,20 @@ def test_a_run_of_several_collections_counts_the_steps_of_all(fake: FakeEngine) 
 def test_kinds_of_collections(fake: FakeEngine) -> None:
     assert isinstance(make_set(1).collection, SyncCollection)
     assert isinstance(make_set(1, mode="async").collection, AsyncCollection)
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_successors_of_workers_that_died_in_a_hot_change_take_their_lanes(fake: FakeEngine, mode: str) -> None:
+    workers = make_set(2, mode=mode, size=300)
+    for number in range(1, 4):
+        for _ in range(3):
+            workers.collection.collect()
+        num_steps = workers.local_worker().num_steps
+        next(handle for handle in reversed(fake.handles) if not handle.is_dead).is_dead = True
+        workers.update_algorithm_parameter("gamma", number)
+        for _ in range(3):
+            workers.collection.collect()
+        assert workers.num_restarts == number
+        assert len(sources(workers)) == 2
+        assert workers.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
+        assert workers.local_worker().num_steps == len(workers.local_worker().storage) > num_steps

@@ -1,6 +1,6 @@
 """Gradient workers in this process that are called as those in others are, one after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from recollect.scheme.base.worker_set import Answer, Call
@@ -19,6 +19,7 @@ class WorkersHere:
     def __init__(self, workers: Sequence[GWorker]) -> None:
         self.workers = dict(enumerate(workers))
         self.restarts: dict[int, int] = {}
+        self.on_loss: Callable[[int, int], None] | None = None
         self.dying: set[int] = set()
         self.slow: set[int] = set()
         self.changes: list[tuple[Any, ...]] = []
@@ -62,5 +63,7 @@ class WorkersHere:
         if index in self.dying:
             self.dying.discard(index)
             self.restarts[index] = self.restarts.get(index, 0) + 1
+            assert self.on_loss is not None
+            self.on_loss(index, call.epoch)
             return Answer(call, error=RuntimeError("killed"))
         return Answer(call, getattr(self.workers[index], method)(*args))

@@ -1,0 +1,105 @@
+"""Workers are lost at any moment, in hot changes and checkpoints too: what they had counts once, here as on Ray."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import torch
+
+from recollect.scheme import Scheme
+from recollect.scheme.base import engine
+from recollect.scheme.updates import all_reduce
+from recollect.scheme.updates.peer_group import Meeting
+from tests.schemes import make_scheme
+from tests.unit.scheme.fake_engine import FakeEngine
+
+CELLS: Final = {
+    "sync": {"num_grad_workers": 2},
+    "async": {"num_grad_workers": 2, "grad_mode": "async"},
+    "decentralised": {"num_grad_workers": 2, "update_mode": "decentralised"},
+}
+
+
+class Alone:
+    """A group of peers in which each is by itself."""
+
+    def __init__(self, *place: Any, **options: Any) -> None: ...
+
+    def sum(self, row: torch.Tensor) -> torch.Tensor:
+        return row
+
+    def leave(self) -> None: ...
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    monkeypatch.setattr(all_reduce, "PeerGroup", Alone)
+    monkeypatch.setattr(all_reduce, "open_meeting", lambda host, num_peers: (Meeting(host, 0, num_peers), None))
+    monkeypatch.setattr(engine, "node_address", lambda: "here")
+    return FakeEngine(monkeypatch)
+
+
+def run(scheme: Scheme, num_stages: int) -> None:
+    for _ in range(num_stages):
+        scheme.update_worker.step()
+
+
+def handles(scheme: Scheme) -> list[Any]:
+    """Handles of the gradient workers that are there now."""
+    workers = scheme.gradients.workers  # type: ignore[attr-defined]
+    return [workers.handle(index) for index in workers.indices]
+
+
+def check_storages(scheme: Scheme) -> None:
+    """Every step that is counted is in a storage."""
+    found = [handle.worker for handle in handles(scheme)]
+    counts = [worker.col_worker.num_steps for worker in found]
+    assert [len(worker.storage) for worker in found] == counts
+    assert [worker.col_worker.num_steps_lost for worker in found] == [0, 0]
+    assert sum(counts) >= scheme.num_steps
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_gradient_worker_that_is_lost_in_a_hot_change_goes_on_with_what_it_had(fake: FakeEngine, cell: str) -> None:
+    scheme = make_scheme("ddqn", "per", workers=CELLS[cell])
+    run(scheme, 4)
+    handles(scheme)[0].is_dead = True
+    num_steps = scheme.num_steps
+    scheme.update_algorithm_parameter("gamma", 0.5)
+    run(scheme, 3)
+    assert scheme.num_steps >= num_steps + 3 * 2 * 8 - 8
+    check_storages(scheme)
+    assert [handle.worker.algo.gamma for handle in handles(scheme)] == [0.5, 0.5]
+    scheme.stop()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_checkpoint_holds_what_a_lost_worker_had(fake: FakeEngine, tmp_path: Path, cell: str) -> None:
+    scheme = make_scheme("ddqn", "per", workers=CELLS[cell])
+    run(scheme, 4)
+    handles(scheme)[1].is_dead = True
+    scheme.update_storage_parameter("n_step", 3)
+    scheme.save_storage(tmp_path)
+    resumed = make_scheme("ddqn", "per", workers=CELLS[cell])
+    resumed.load_state(scheme.state())
+    resumed.load_storage(tmp_path)
+    assert resumed.status().num_stored == resumed.num_steps == scheme.num_steps
+    check_storages(resumed)
+    for each in (scheme, resumed):
+        each.stop()
+
+
+def test_a_worker_that_is_lost_while_a_run_is_resumed_counts_what_was_saved(fake: FakeEngine, tmp_path: Path) -> None:
+    scheme = make_scheme("ddqn", "per", workers=CELLS["sync"])
+    run(scheme, 4)
+    scheme.save_storage(tmp_path)
+    resumed = make_scheme("ddqn", "per", workers=CELLS["sync"])
+    handles(resumed)[0].is_dead = True
+    resumed.load_state(scheme.state())
+    resumed.load_storage(tmp_path)
+    assert resumed.num_steps == scheme.num_steps
+    run(resumed, 1)
+    assert resumed.num_steps == scheme.num_steps + 16
+    check_storages(resumed)
+    for each in (scheme, resumed):
+        each.stop()
