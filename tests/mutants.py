@@ -1,9 +1,11 @@
 """Plants mistakes into a copy of the package, one at a time, and checks that the tests find each.
 
-Run it with ``python tests/mutants.py``; names of mutants as arguments run only these. It ends with
-status 1 if a mutant survives, or if a mutant no longer fits the source.
+Run it with ``python tests/mutants.py``; names of mutants as arguments run only these, and ``--help`` lists them.
+It ends with status 1 if a mutant survives, or if a mutant no longer fits the source, and with 2 if there is no
+mutant of a given name.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -334,9 +337,27 @@ def verdict(status: int) -> str:
     return {0: "SURVIVED", FAILED: "killed"}.get(status, f"broken (status {status})")
 
 
-def main(names: list[str]) -> int:
+def choose(arguments: list[str]) -> list[Mutant]:
+    """Return the mutants named on the command line, all if none is; a name that none has ends the process."""
+    by_name = {mutant.name: mutant for mutant in MUTANTS}
+    parser = argparse.ArgumentParser(
+        prog="python tests/mutants.py",
+        description=__doc__.partition("\n")[0],
+        epilog="mutants:\n" + "\n".join(f"  {name}" for name in by_name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant to try, in quotes; all if none is given")
+    names = parser.parse_args(arguments).names
+    for name in names:
+        if name not in by_name:
+            closest = get_close_matches(name, by_name, n=1, cutoff=0.0)[0]
+            parser.error(f"there is no mutant {name!r}; did you mean {closest!r}? --help lists all")
+    return [by_name[name] for name in dict.fromkeys(names)] or list(MUTANTS)
+
+
+def main(arguments: list[str]) -> int:
     """Try the named mutants, or all; return the status of the process."""
-    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    chosen = choose(arguments)
     all_tests = tuple(dict.fromkeys(test for mutant in chosen for test in mutant.tests))
     num_bad = 0
     with tempfile.TemporaryDirectory() as folder:
