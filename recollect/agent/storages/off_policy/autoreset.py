@@ -5,14 +5,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.outputs import Drawn, nest
-from recollect.agent.storages.experience.schema import to_numpy, walk
+from recollect.agent.storages.experience.schema import Path, to_numpy, walk
 from recollect.errors import ConfigError, RecollectWarning, StorageError
+
+# Envs that are at an end, int64, and by path what their last steps led to, `[envs, ...]`.
+Ends = tuple[np.ndarray, dict[Path, torch.Tensor]]
 
 _MOST_REDRAWS: Final = 64
 _ENDS_WATCHED: Final = 10
@@ -37,6 +41,7 @@ class ResetSteps:
         self._store = store
         self._num_ends = 0
         self._num_repeated = 0
+        self._last_ends: Ends = (np.empty(0, np.int64), {})
 
     def find(self, observations: Any) -> np.ndarray:
         """Which envs only begin an episode in the step to come, bool [num_envs, 1].
@@ -46,17 +51,18 @@ class ResetSteps:
         resets = np.zeros((self._store.num_envs, 1), np.bool_)
         if not self.are_expected and self._num_ends >= _ENDS_WATCHED:
             return resets
-        ring, newest = self._store.ring, int(self._store.ring.heads[0]) - 1
-        if newest < ring.firsts[0]:
-            return resets
-        ended = np.flatnonzero(ring.flag_column(layout.R_ENDED)[:, newest % ring.num_slots, 0])
+        ended, led_to = self._newest_ends()
         if len(ended):
-            repeated = self._are_at(ended, newest, observations)
+            repeated = _are_at(ended, led_to, observations)
             if self.are_expected:
                 resets[ended, 0] = repeated
             else:
                 self._watch(len(ended), int(repeated.sum()))
         return resets
+
+    def keep(self) -> None:
+        """Remember which envs are at an end, before the store forgets its steps: their next one is a reset."""
+        self._last_ends = self._newest_ends()
 
     def replace(self, ids: np.ndarray, draw: Callable[[int], np.ndarray]) -> np.ndarray:
         """Draw others for those of `ids` that are resets."""
@@ -82,17 +88,17 @@ class ResetSteps:
         lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
         return ring.flag_column(layout.R_DONE)[lanes, numbers % ring.num_slots, 0]
 
-    def _are_at(self, envs: np.ndarray, newest: int, observations: Any) -> np.ndarray:
-        """Whether each env is where its newest step led to, bit for bit."""
-        ids = (envs << layout.ID_SHIFT) | newest
-        rows = self._store.gather(Drawn(ids), ONE_STEP, 1.0)
-        led_to = dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
-        same = np.ones(len(envs), np.bool_)
-        for path, values in walk((), observations):
-            pair = (to_numpy(values)[envs], led_to[path].numpy())
-            left, right = (np.ascontiguousarray(each).reshape(len(envs), -1) for each in pair)
-            same &= (left.view(np.uint8) == right.view(np.uint8)).all(axis=1)
-        return same
+    def _newest_ends(self) -> Ends:
+        """The envs whose newest step ended an episode, and what it led to; of an empty store, what was kept."""
+        ring = self._store.ring
+        newest = int(ring.heads[0]) - 1
+        if newest < ring.firsts[0]:
+            return self._last_ends
+        ended = np.flatnonzero(ring.flag_column(layout.R_ENDED)[:, newest % ring.num_slots, 0])
+        if len(ended) == 0:
+            return ended, {}
+        rows = self._store.gather(Drawn((ended << layout.ID_SHIFT) | newest), ONE_STEP, 1.0)
+        return ended, dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
 
     def _watch(self, num_ends: int, num_repeated: int) -> None:
         """Warn if the first episodes all seem to go on after their ends."""
@@ -107,6 +113,16 @@ class ResetSteps:
                 RecollectWarning,
                 stacklevel=4,
             )
+
+
+def _are_at(envs: np.ndarray, led_to: dict[Path, torch.Tensor], observations: Any) -> np.ndarray:
+    """Whether each of `envs` is where its newest step led to, bit for bit."""
+    same = np.ones(len(envs), np.bool_)
+    for path, values in walk((), observations):
+        pair = (to_numpy(values)[envs], led_to[path].numpy())
+        left, right = (np.ascontiguousarray(each).reshape(len(envs), -1) for each in pair)
+        same &= (left.view(np.uint8) == right.view(np.uint8)).all(axis=1)
+    return same
 
 
 def _check_mode(mode: AutoresetMode | str) -> AutoresetMode:

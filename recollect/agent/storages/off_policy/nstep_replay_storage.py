@@ -198,6 +198,7 @@ class NStepReplayStorage:
         with self._store.lock:
             self._check_open()
             self._ahead.drop()
+            self._resets.keep()
             self._store.clear()
             self._is_saved = False
 

@@ -447,6 +447,32 @@ def test_vector_envs_of_both_modes(mode: AutoresetMode, dictionary: bool) -> Non
     assert {2.0, 3.0, 5.0} <= set(next_positions[batch.discounts[:, 0] == 0, 1].tolist())
 
 
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("num_before", range(1, 7))
+@pytest.mark.parametrize("num_resets", [1, 2])
+def test_an_env_that_ended_before_a_reset_still_begins_anew_after_it(
+    num_resets: int, num_before: int, dictionary: bool
+) -> None:
+    space, mode = DICT_SPACE if dictionary else OBSERVATIONS, AutoresetMode.NEXT_STEP
+    envs = vector_env(mode, dictionary=dictionary)
+    obs, _ = envs.reset()
+    with storage(space, num_envs=3, batch_size=200, autoreset_mode=mode, fetch_every=0) as made:
+        for number in range(num_before + 4):
+            after, *others = envs.step(np.zeros((3, 1), np.float32))
+            made.add(obs, np.zeros((3, 1), np.float32), *others, after)
+            obs = after
+            for _ in range(num_resets if number == num_before - 1 else 0):
+                made.reset()
+        batch = made.sample()
+        # Episodes of 2, 5 and 3 steps, each followed by a step that only begins the next one.
+        added = range(num_before, num_before + 4)
+        assert len(made) == sum(number % (length + 1) != length for number in added for length in (2, 5, 3))
+    positions, next_positions = batch.observations, batch.next_observations
+    if dictionary:
+        positions, next_positions = positions["position"], next_positions["position"]
+    check_counters(batch, positions, next_positions)
+
+
 def test_the_wrong_mode_is_noticed() -> None:
     with storage(num_envs=3) as made, pytest.warns(RecollectWarning, match="NextStep"):
         feed(made, vector_env(AutoresetMode.NEXT_STEP), 30)
