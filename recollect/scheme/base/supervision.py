@@ -43,6 +43,10 @@ class Supervision:
         return max(self.timeout_s, _SHORTEST_BUILD_TIMEOUT_S)
 
 
+class FinalWorkerError(WorkerError):
+    """Workers that nobody can replace any more: the run ends, also where they serve another worker."""
+
+
 class RestartLog:
     """Counts the workers that were built anew, and says when it is too often.
 
@@ -68,7 +72,7 @@ class RestartLog:
         while self._times and now - self._times[0] > self._supervision.window_s:
             self._times.popleft()
         if len(self._times) >= self._supervision.max_restarts:
-            raise WorkerError(
+            raise FinalWorkerError(
                 f"{name} failed, and {len(self._times)} workers were built anew in the last "
                 f"{self._supervision.window_s:g} s, at most {self._supervision.max_restarts} are allowed "
                 f"(max_restarts); what it said of the last failure:\n{engine.own_words(error)}"

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
-from recollect.scheme.base.supervision import Pulse, RestartLog, Supervision
+from recollect.scheme.base.supervision import FinalWorkerError, Pulse, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
 
 _LOG = logging.getLogger(__name__)
@@ -163,7 +163,8 @@ class WorkerSet:
         """Wait until at least one of the calls has ended, and return how; in the order of `calls`.
 
         A worker that died, raised an error, or was silent for too long is built anew. Too many of them
-        end the run with a `WorkerError` in the words of the worker, and so does one that could never be built.
+        end the run with a `FinalWorkerError` in the words of the worker, and so does one that could never be built,
+        or whose own workers have come to that.
         """
         references = [call.reference for call in calls]
         while True:
@@ -289,8 +290,11 @@ class WorkerSet:
 
     def _rebuild(self, member: _Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"
+        cause = engine.cause_of(error)
+        if isinstance(cause, FinalWorkerError):
+            raise FinalWorkerError(f"{name} cannot go on: {cause}") from cause
         if member.epoch == 0 and engine.is_build_failure(error):
-            raise WorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
+            raise FinalWorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
         self._restarts.add(name, member.index, error)
         _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
         engine.kill(member.handle)

@@ -6,8 +6,11 @@ from typing import Any, Final
 import pytest
 import torch
 
+from recollect.errors import WorkerError
+from recollect.learner import Learner
 from recollect.scheme import Scheme
 from recollect.scheme.base import engine
+from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.updates import all_reduce
 from recollect.scheme.updates.peer_group import Meeting
 from tests.schemes import make_scheme
@@ -103,3 +106,36 @@ def test_a_worker_that_is_lost_while_a_run_is_resumed_counts_what_was_saved(fake
     check_storages(resumed)
     for each in (scheme, resumed):
         each.stop()
+
+
+def collectors(fake: FakeEngine) -> list[Any]:
+    """Handles of all collecting workers that there ever were."""
+    return [handle for handle in fake.handles if isinstance(handle.worker, CWorker)]
+
+
+def fail(*args: Any) -> None:
+    raise ValueError("the env broke")
+
+
+@pytest.mark.parametrize("num_grad_workers", [0, 1])
+def test_too_many_restarts_end_a_run_that_can_be_gone_on_with(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, num_grad_workers: int
+) -> None:
+    """Collectors of a gradient worker are not given up and built anew with it, again and again."""
+    workers = {"num_col_workers": 1, "num_grad_workers": num_grad_workers, "max_restarts": 2}
+    learner = Learner(make_scheme("ddqn", "per", workers=workers), 10_000, tmp_path)
+    for _ in range(3):
+        learner.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(CWorker, "collect_slice", fail)
+        with pytest.raises(WorkerError, match=r"CWorker 0 failed, and 2 .*\nthe env broke\nWhat was learned") as raised:
+            learner.step()
+    assert str(raised.value).startswith("GWorker 0 cannot go on: " if num_grad_workers else "CWorker 0 failed")
+    assert len(collectors(fake)) == 3
+    learner.stop()
+    resumed = Learner(make_scheme("ddqn", "per", workers=workers), 10_000, tmp_path, resume=True)
+    assert (resumed.num_steps, resumed.num_updates) == (learner.num_steps, learner.num_updates) == (24, 4)
+    assert resumed.scheme.status().num_stored == 24
+    resumed.step()
+    assert (resumed.num_steps, resumed.num_updates) == (32, 6)
+    resumed.stop()
