@@ -87,7 +87,7 @@ def _check_draws(config: RunConfig) -> None:
     env.close()
     if _PICTURES not in modes:
         raise ConfigError(f"{config.env} cannot be recorded: it draws no pictures (render modes: {modes})")
-    env = make_env(config.env, render_mode=_PICTURES, **config.options(ENV))
+    env = make_env(config.env, **_drawing(config))
     try:
         env.reset()
         env.render()
@@ -97,6 +97,11 @@ def _check_draws(config: RunConfig) -> None:
         env.close()
 
 
+def _drawing(config: RunConfig) -> dict[str, Any]:
+    """Options of an environment that draws, whatever it was trained with."""
+    return config.options(ENV) | {"render_mode": _PICTURES}
+
+
 def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, Any]":
     """Make an environment that films its first episodes."""
     from gymnasium.error import DependencyNotInstalled
@@ -104,7 +109,7 @@ def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, 
 
     from recollect.agent.envs.catalog import make_env
 
-    env = make_env(config.env, render_mode=_PICTURES, **config.options(ENV))
+    env = make_env(config.env, **_drawing(config))
     try:
         return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
     except DependencyNotInstalled as error:

@@ -11,21 +11,26 @@ from recollect.errors import ConfigError
 
 Document = dict[str, Any]
 
+# Entry of a part that says which one it is; all others are its options.
+NAME: Final = "name"
+
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a text, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
 _NONE: Final = re.compile(r"^[nN]one$")
 
 
 def read_document(path: Path | str) -> Document:
-    """Read a YAML or TOML file that holds one mapping."""
+    """Read a YAML or TOML file that holds one mapping; its names, and those of its parts, are texts."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no config file {str(path)!r}")
     if path.suffix not in (".yaml", ".yml", ".toml"):
         raise ConfigError(f"a config file ends in .yaml, .yml or .toml, got {str(path)!r}")
-    document = _read_toml(path) if path.suffix == ".toml" else _read_yaml(path.read_text(), str(path))
+    text = _read_text(path)
+    document = _read_toml(text, str(path)) if path.suffix == ".toml" else _read_yaml(text, str(path))
     if not isinstance(document, dict):
         raise ConfigError(f"{path} must be a mapping of names to values, got {type(document).__name__}")
+    _check_names(document, str(path))
     return document
 
 
@@ -33,7 +38,7 @@ def write_document(document: Document, path: Path | str) -> None:
     """Write a mapping as YAML, in its own order."""
     import yaml
 
-    Path(path).write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    Path(path).write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def parse_value(text: str) -> Any:
@@ -48,15 +53,34 @@ def parse_overrides(texts: Iterable[str]) -> Document:
         path, equals, value = text.partition("=")
         if not equals or not path:
             raise ConfigError(f"an override is written NAME=VALUE, e.g. storage.alpha=0.6, got {text!r}")
-        overrides[path.strip()] = parse_value(value)
+        path = path.strip()
+        overrides[path] = value.strip() if path.endswith(f".{NAME}") else parse_value(value)
     return overrides
 
 
-def _read_toml(path: Path) -> Document:
+def _read_text(path: Path) -> str:
     try:
-        return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no valid TOML: {error}") from error
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from error
+
+
+def _check_names(document: Document, source: str) -> None:
+    """Refuse names that YAML takes for something else than a text, as in `3: 4` or `name: 5`."""
+    parts = {part: options for part, options in document.items() if isinstance(options, dict)}
+    for name in (*document, *(name for options in parts.values() for name in options)):
+        if not isinstance(name, str):
+            raise ConfigError(f"{source}: names must be texts, got {name!r}; if it is meant, put it in quotes")
+    for part, options in parts.items():
+        if not isinstance(options.get(NAME, ""), str):
+            raise ConfigError(f"{source}: the name of {part} must be a text, got {options[NAME]!r}")
+
+
+def _read_toml(text: str, source: str) -> Document:
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{source} is no valid TOML: {error}") from error
 
 
 def _read_yaml(text: str, source: str) -> Any:
@@ -64,7 +88,7 @@ def _read_yaml(text: str, source: str) -> Any:
 
     try:
         return yaml.load(text, _loader())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # dates and numbers that are none are a ValueError
         raise ConfigError(f"{source} is no valid YAML: {' '.join(str(error).split())}") from error
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from recollect.errors import ConfigError, closest
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
-from recollect.runs.writers import read_rows
+from recollect.runs.writers import number_in, read_rows
 
 NUM_POINTS: Final = 200
 _NUM_RESAMPLES: Final = 2000
@@ -37,8 +37,8 @@ class Group:
 def read_points(run: RunDirectory, metric: str) -> Points:
     """Read a metric of a run; rows without it are left out."""
     rows = [row for row in read_rows(run.metrics_file) if row.get(metric)]
-    steps = np.array([float(row[metrics.STEPS]) for row in rows])
-    return Points(steps, np.array([float(row[metric]) for row in rows]))
+    numbers = [[number_in(row, name, run.metrics_file) for row in rows] for name in (metrics.STEPS, metric)]
+    return Points(*np.array(numbers, np.float64))
 
 
 def read_returns(run: RunDirectory) -> Points:

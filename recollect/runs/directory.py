@@ -9,9 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from recollect import __version__
+from recollect.config.files import read_document, write_document
 from recollect.errors import ConfigError
 from recollect.runs.checkpoints import Checkpoints
 
@@ -65,7 +64,7 @@ class RunDirectory:
             raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
         run.command_file.write_text((command or "") + "\n")
-        run.config_file.write_text(yaml.safe_dump(dict(config or {}), sort_keys=False))
+        write_document(dict(config or {}), run.config_file)
         return run
 
     @classmethod
@@ -84,13 +83,7 @@ class RunDirectory:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved config that the run was started with."""
-        try:
-            config = yaml.safe_load(self.config_file.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise ConfigError(f"{self.config_file} cannot be read: {error}") from error
-        if not isinstance(config, dict):
-            raise ConfigError(f"{self.config_file} must hold names with values, got {config!r}")
-        return config
+        return read_document(self.config_file)
 
 
 def _versions() -> dict[str, Any]:

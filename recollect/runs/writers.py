@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 from recollect.runs import metrics
 
 Metrics = Mapping[str, float]
@@ -46,7 +46,7 @@ class CSVWriter:
 
     def forget_after(self, num_steps: int) -> None:
         """Drop the rows of later steps, which a run that goes on from a checkpoint takes again."""
-        kept = [row for row in read_rows(self.path) if float(row.get(metrics.STEPS) or 0) <= num_steps]
+        kept = [row for row in read_rows(self.path) if number_in(row, metrics.STEPS, self.path) <= num_steps]
         if self._columns:
             self._rewrite(kept)
 
@@ -114,5 +114,24 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file as they stand; none where there is no file."""
     if not path.is_file():
         return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from error
+    for number, row in enumerate(rows, start=1):
+        if None in row:
+            raise _damaged(path, f"row {number} has more values than the header has names")
+    return rows
+
+
+def number_in(row: Mapping[str, str], name: str, path: Path) -> float:
+    """A number in a row of the CSV file at `path`."""
+    try:
+        return float(row[name])
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(path, f"{name} must be a number in every row, got {row.get(name)!r}") from None
+
+
+def _damaged(path: Path, reason: str) -> StorageError:
+    return StorageError(f"{path} is damaged: {reason}; correct the file, or leave the run out")

@@ -96,6 +96,13 @@ def test_episodes_are_recorded(trained: Path, recollect: Run) -> None:
     assert sorted(path.suffix for path in (trained / "videos").iterdir()) == [".mp4", ".mp4"]
 
 
+def test_episodes_are_recorded_whatever_was_drawn_in_training(recollect: Run) -> None:
+    assert recollect(*CARTPOLE, "--steps", "40", "--set", "env.render_mode=rgb_array", *TINY).code == 0
+    outcome = recollect("eval", "runs/cartpole-ddqn-1", "--episodes", "1", "--record")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [path.suffix for path in Path("runs/cartpole-ddqn-1/videos").iterdir()] == [".mp4"]
+
+
 def test_what_draws_no_pictures_is_not_recorded(recollect: Run) -> None:
     env = ("train", "ddqn", "recollect/RecallCue-v0", "--preset", "none", "--steps", "40")
     assert recollect(*env, *TINY).code == 0
@@ -118,6 +125,17 @@ def test_runs_are_drawn_side_by_side(trained: Path, recollect: Run) -> None:
     assert outcome.out == "curves: figures/gamma.png figures/gamma.svg\n"
     assert Path("figures/gamma.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in Path("figures/gamma.svg").read_text()
+
+
+def test_damaged_files_of_a_run_are_named_in_one_line(trained: Path, recollect: Run) -> None:
+    (trained / "metrics.csv").write_text("steps,train/return\nten,1\n")
+    outcome = recollect("plot", str(trained))
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith(f"error: {trained}/metrics.csv is damaged: ")
+    (trained / "config.yaml").write_bytes(b"algo: \xff")
+    outcome = recollect("eval", str(trained))
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert outcome.err.startswith(f"error: {trained}/config.yaml is not in UTF-8")
 
 
 def test_several_seeds_are_trained_in_processes(recollect: Run) -> None:

@@ -40,6 +40,10 @@ def test_overrides_split_at_the_first_equals_sign() -> None:
     assert parse_overrides(["storage=per", "storage.path=a=b"]) == {"storage": "per", "storage.path": "a=b"}
 
 
+def test_a_name_is_a_text_whatever_it_looks_like() -> None:
+    assert parse_overrides(["env.name=5", "env.size=5"]) == {"env.name": "5", "env.size": 5}
+
+
 @pytest.mark.parametrize("text", ["storage", "=per", ""])
 def test_an_override_without_name_or_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="NAME=VALUE"):
@@ -68,13 +72,26 @@ def test_what_was_written_is_read_again_in_order(tmp_path: Path) -> None:
         ("run.yaml", "- 1", "must be a mapping"),
         ("run.json", "{}", "ends in .yaml, .yml or .toml"),
         ("run.yaml", "a: !!python/object/apply:os.getcwd []", "no valid YAML"),
+        ("run.yaml", "a: 2024-13-45", "no valid YAML"),
+        ("run.yaml", "algo: {name: 5}", "the name of algo must be a text, got 5"),
+        ("run.toml", "[env]\nname = 5", "the name of env must be a text, got 5"),
+        ("run.yaml", "storage: {name: per, 3: 4}", "names must be texts, got 3"),
+        ("run.yaml", "3: 4", "names must be texts, got 3"),
+        ("run.yaml", "algo: {name: s\xe4c}", "is not in UTF-8"),
+        ("run.toml", "algo = 's\xe4c'", "is not in UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(name: str, text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=message) as caught:
         read_document(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_files_are_in_utf_8(tmp_path: Path) -> None:
+    write_document({"device": "Gerät"}, tmp_path / "run.yaml")
+    assert (tmp_path / "run.yaml").read_bytes() == "device: Gerät\n".encode()
+    assert read_document(tmp_path / "run.yaml") == {"device": "Gerät"}
 
 
 def test_a_missing_file_is_named() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 from recollect.runs import metrics
 from recollect.runs.writers import CSVWriter, TensorBoardWriter, WandbWriter, read_rows
 
@@ -36,6 +36,25 @@ def test_rows_after_a_checkpoint_are_dropped(tmp_path: Path) -> None:
     writer.forget_after(10)
     writer.write({metrics.STEPS: 12})
     assert [row["steps"] for row in read_rows(writer.path)] == ["5", "10", "12"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"steps,a\nten,1\n", "steps must be a number in every row, got 'ten'"),
+        (b"a\n1\n", "steps must be a number in every row, got None"),
+        (b"steps\n1,2\n", "row 1 has more values than the header has names"),
+        (b"steps\n\xff\n", "can't decode byte 0xff"),
+    ],
+)
+def test_a_damaged_file_is_named(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(content)
+    with pytest.raises(StorageError) as caught:
+        CSVWriter(path).forget_after(10)
+    assert str(caught.value).startswith(f"{path} is damaged: ")
+    assert reason in str(caught.value)
+    assert path.read_bytes() == content
 
 
 def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
