@@ -3,11 +3,12 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
+from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.supervision import FinalWorkerError, Pulse, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
 
@@ -64,8 +65,8 @@ class WorkerSet:
         When workers count as hung, and how often they may be built anew.
     placement : {"PACK", "SPREAD"}
         Whether workers are placed on few nodes or on many.
-    num_sharing : int, optional
-        Workers that share the cluster, if there are others beside these.
+    beside : sequence of Demand
+        Other workers of the training that the cluster has to hold too.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class WorkerSet:
         *,
         supervision: Supervision | None = None,
         placement: str = "PACK",
-        num_sharing: int | None = None,
+        beside: Sequence[Demand] = (),
     ) -> None:
         self.worker_class = worker_class
         self.worker_params = dict(worker_params)
@@ -99,6 +100,7 @@ class WorkerSet:
         self.supervision = supervision or Supervision()
         self._is_default_config = worker_remote_config is None
         self._placement = placement
+        self._beside = beside
         self._members: dict[int, _Member] = {}
         self._restarts = RestartLog(self.supervision)
         self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
@@ -107,9 +109,7 @@ class WorkerSet:
         self.on_loss: Callable[[int, int], None] | None = None
         if num_workers:
             engine.connect()
-            self.remote_config = resources.resolve(
-                worker_remote_config, max(num_workers, num_sharing or 0), engine.nodes(), engine.free_resources()
-            )
+            self.remote_config = self._resolve(num_workers, worker_remote_config)
             for index in range(num_workers):
                 self._members[index] = self._create(index, self.remote_config)
 
@@ -221,6 +221,8 @@ class WorkerSet:
     def add(self, num_workers: int = 1) -> list[int]:
         """Build more workers, and return their indices."""
         engine.connect()
+        if not self._is_default_config:
+            self._resolve(self.num_workers + num_workers, self.remote_config)
         first = max(self._members, default=-1) + 1
         added = list(range(first, first + num_workers))
         for index in added:
@@ -259,7 +261,12 @@ class WorkerSet:
         """Resources of a worker that joins later: those given, or what is left of the cluster."""
         if not self._is_default_config:
             return self.remote_config
-        return resources.resolve(None, num_workers, engine.nodes(), engine.free_resources())
+        return self._resolve(num_workers, None)
+
+    def _resolve(self, num_workers: int, given: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Resources of each of so many workers; what the cluster can never give them is refused."""
+        demand = Demand(self.worker_class.__name__, num_workers, given)
+        return resources.resolve(demand, engine.nodes(), engine.free_resources(), self._beside)
 
     def _is_current(self, call: Call) -> bool:
         return call.worker in self._members and self._members[call.worker].epoch == call.epoch

@@ -51,7 +51,7 @@ class ReplayBuffer(LaneStorage, Storage):
     Attributes
     ----------
     max_size, size, step : int
-        Capacity, steps stored and write position along the time axis.
+        Capacity, steps stored and position of the step to come, along the time axis.
 
     Examples
     --------

@@ -42,6 +42,22 @@ def test_another_observation_written_ahead_leaves_the_newest_steps_next_one_alon
     assert memory.get_all_buffer_data()[keys.NEXT_OBS][-1].tolist() == [[3.0, 0.0], [3.0, 1.0]]
 
 
+def test_the_step_to_come_is_counted_from_a_reset_on_and_along_the_capacity() -> None:
+    memory = _filled(0, size=4)
+    assert memory.step == 0
+    for number in range(1, 11):
+        memory.insert_data_slice(make_slice(1, num_envs=2, first=number))
+        assert (memory.size, memory.step) == (min(number, 4), number % 4)
+    for _ in range(2):
+        memory.reset()
+        assert (memory.size, memory.step) == (0, 0)
+    memory.insert_data_slice(make_slice(3, num_envs=2, first=11))
+    assert (memory.size, memory.step) == (3, 3)
+    memory.update_storage_parameter("max_size", 7)
+    memory.insert_data_slice(make_slice(3, num_envs=2, first=14))
+    assert (memory.size, memory.step) == (6, 6)
+
+
 @pytest.mark.parametrize("num_ahead", range(7))
 @pytest.mark.parametrize(("num_steps", "oldest"), [(4, 0), (20, 14)])
 def test_frames_written_ahead_do_not_reach_into_stored_stacks(num_steps: int, oldest: int, num_ahead: int) -> None:

@@ -75,6 +75,8 @@ def assert_alike(left: Any, right: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loaded_storage_gives_the_same_batches_now_and_later(kind: str, num_steps: int, tmp_path: Path) -> None:
     storage, other = build(kind), build(kind, seed=6)
+    fill([storage], 0, 5)
+    storage.reset()
     fill([storage], 0, num_steps)
     save_storage(storage, tmp_path)
     load_storage(other, tmp_path)
