@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from recollect.scheme.base import engine
+from recollect.scheme.base.resources import Demand, check_room
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
@@ -170,6 +171,7 @@ class Scheme(SharedComponents):
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
         check_addition(num_workers, self.num_col_workers)
+        self._check_room(self.num_col_workers + num_workers)
         self.gradients.add_col_workers(num_workers)
         self.num_col_workers += num_workers
 
@@ -183,6 +185,14 @@ class Scheme(SharedComponents):
         """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""
         self.update_worker.stop()
         self._leave()
+
+    def _check_room(self, num_col_workers: int) -> None:
+        """Refuse more collecting workers than the cluster holds; gradient workers would fail in trying."""
+        config, num_parents = self.config, self.config.num_grad_workers
+        grad = Demand("GWorker", num_parents, config.grad_resources)
+        check_room(
+            (grad, Demand("CWorker", max(1, num_parents) * num_col_workers, config.col_resources)), engine.nodes()
+        )
 
     def _leave(self) -> None:
         if self._has_joined:
@@ -236,6 +246,7 @@ def _col_workers_factory(
         max_policy_lag=config.max_policy_lag,
         supervision=config.supervision,
         placement=config.placement,
+        parent_resources=config.grad_resources,
     )
 
 
@@ -253,7 +264,7 @@ def _remote_gradients(
         worker_remote_config=config.grad_resources,
         supervision=config.supervision,
         placement=config.placement,
-        num_sharing=config.num_grad_workers * (config.num_col_workers + 1),
+        beside=(Demand("CWorker", config.num_grad_workers * config.num_col_workers, config.col_resources),),
     )
     if is_decentralised:
         return PeerGradients(learner, workers)

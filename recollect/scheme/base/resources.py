@@ -1,8 +1,9 @@
 """What remote workers ask the cluster for, and whether it can ever be had."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from recollect.errors import ConfigError
 
@@ -29,39 +30,76 @@ def default_resources() -> dict[str, Any]:
     return dict(_WISHES)
 
 
+class Demand(NamedTuple):
+    """Workers of one kind that the cluster has to hold at the same time.
+
+    Attributes
+    ----------
+    name : str
+        What they are called.
+    num_workers : int
+        How many.
+    resources : mapping or None
+        Ray's resource options of each; None asks for what the cluster has.
+    """
+
+    name: str
+    num_workers: int
+    resources: Mapping[str, Any] | None
+
+
 def resolve(
-    given: Mapping[str, Any] | None,
-    num_workers: int,
+    demand: Demand,
     nodes: Sequence[Mapping[str, float]],
     free: Mapping[str, float],
+    beside: Sequence[Demand] = (),
 ) -> dict[str, Any]:
     """Decide what each of the workers asks for.
 
-    What is given is taken as it is, and refused at once if no node can ever satisfy it. Where nothing is
+    What is given is taken as it is, and refused at once if the nodes can never hold all of it. Where nothing is
     given, the default comes down to what the cluster has for so many workers.
 
     Parameters
     ----------
-    given : mapping or None
-        Ray's resource options of one worker.
-    num_workers : int
-        Workers that are to share the cluster.
+    demand : Demand
+        The workers.
     nodes : sequence of mappings
         Resources of each node, by the cluster's names.
     free : mapping
         What nobody holds now, of all nodes together.
+    beside : sequence of Demand
+        Other workers of the training, which must have their place too.
     """
-    if given is not None:
-        found = dict(given)
-        check_feasible(found, nodes)
-        return found
-    return {name: _affordable(name, num_workers, nodes, free) for name in _WISHES}
+    kinds = [demand, *beside]
+    left = check_room(kinds, nodes)
+    if demand.resources is not None:
+        return dict(demand.resources)
+    num_sharing = sum(kind.num_workers for kind in kinds if kind.resources is None)
+    return {name: _affordable(name, num_sharing, left, free) for name in _WISHES}
 
 
-def check_feasible(resources: Mapping[str, Any], nodes: Sequence[Mapping[str, float]]) -> None:
+def check_room(kinds: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
+    """Refuse workers that the nodes could not hold together, were they empty; returns what would be left of each.
+
+    A cluster that grows by itself counts as it is now: Ray does not say how large it may become.
+    """
+    given = [(kind, _by_cluster_name(kind.resources)) for kind in kinds if kind.num_workers and kind.resources]
+    for _, asked in given:
+        _check_one(asked, nodes)
+    # The largest first, because small ones fit in between.
+    given.sort(key=lambda one: _size(one[1], nodes), reverse=True)
+    left = [dict(node) for node in nodes]
+    for place, (kind, asked) in enumerate(given):
+        before = [dict(node) for node in left]
+        num_placed = _place(asked, kind.num_workers, left)
+        if num_placed < kind.num_workers:
+            raise ConfigError(_refusal(kind, asked, num_placed, before, [other for other, _ in given[:place]]))
+    return left
+
+
+def _check_one(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> None:
     """Refuse resources of one worker that no single node has, were it empty."""
-    asked = _by_cluster_name(resources)
-    if any(all(node.get(name, 0.0) >= amount for name, amount in asked.items()) for node in nodes):
+    if any(_capacity(asked, node) for node in nodes):
         return
     for name, amount in asked.items():
         largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
@@ -77,16 +115,63 @@ def check_feasible(resources: Mapping[str, Any], nodes: Sequence[Mapping[str, fl
     )
 
 
+def _place(asked: Mapping[str, float], num_workers: int, left: Sequence[dict[str, float]]) -> int:
+    """Take workers off what is left of the nodes, first of those with the least that they do not need."""
+    num_placed = 0
+    for node in sorted(left, key=lambda node: sum(name not in asked for name in node)):
+        num_here = min(num_workers - num_placed, _capacity(asked, node))
+        node.update({name: node.get(name, 0.0) - num_here * amount for name, amount in asked.items()})
+        num_placed += num_here
+    return num_placed
+
+
+def _capacity(asked: Mapping[str, float], node: Mapping[str, float]) -> int:
+    """Workers that a node holds; any number of those that ask for nothing."""
+    return min((_num_fitting([node.get(name, 0.0)], amount) for name, amount in asked.items()), default=sys.maxsize)
+
+
+def _size(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> float:
+    """How much of the largest node a worker takes."""
+    return max((amount / max(node.get(name, 0.0) for node in nodes) for name, amount in asked.items()), default=0.0)
+
+
+def _refusal(
+    kind: Demand,
+    asked: Mapping[str, float],
+    num_placed: int,
+    nodes: Sequence[Mapping[str, float]],
+    others: Sequence[Demand],
+) -> str:
+    """Why workers cannot all be placed, and what would fit."""
+    fitting = {name: _fitting_share(_amounts(name, nodes), kind.num_workers, most) for name, most in asked.items()}
+    beside = " and ".join(f"{other.num_workers} {other.name}s" for other in others)
+    room = " ".join(("the cluster has room for", str(num_placed), *(("beside", beside) if others else ())))
+    smaller = f"ask for at most {_phrase(fitting)} each" if all(fitting.values()) else "ask for less"
+    fewer = f"use at most {num_placed}, " if num_placed else ""
+    return (
+        f"{kind.num_workers} {kind.name}s ask for {_phrase(asked)} each, but {room}; {fewer}{smaller}, or join a "
+        "larger cluster (one that grows by itself must have grown before)"
+    )
+
+
 def _affordable(name: str, num_workers: int, nodes: Sequence[Mapping[str, float]], free: Mapping[str, float]) -> float:
     """The most that all workers can have at the same time, whatever the nodes' sizes, but at most the default."""
-    amounts = [node.get(_CLUSTER_NAMES[name], 0.0) for node in nodes]
-    most = min(_WISHES[name], free.get(_CLUSTER_NAMES[name], 0.0) / num_workers)
+    cluster_name = _CLUSTER_NAMES[name]
+    most = min(_WISHES[name], free.get(cluster_name, 0.0) / num_workers)
+    share = _fitting_share(_amounts(cluster_name, nodes), num_workers, most)
+    return int(share) if name in (MEMORY, OBJECT_STORE_MEMORY) else share
+
+
+def _amounts(name: str, nodes: Sequence[Mapping[str, float]]) -> list[float]:
+    return [node.get(name, 0.0) for node in nodes]
+
+
+def _fitting_share(amounts: Sequence[float], num_workers: int, most: float) -> float:
+    """The largest share, up to `most`, of which nodes with these amounts hold `num_workers`, in units of Ray's."""
     shares = {amount / count for amount in amounts for count in range(1, num_workers + 1)} | {most}
     share = max(
         (each for each in shares if 0 < each <= most and _num_fitting(amounts, each) >= num_workers), default=0.0
     )
-    if name in (MEMORY, OBJECT_STORE_MEMORY):
-        return int(share)
     return int(share) if share >= 1 else math.floor(share / _UNIT) * _UNIT
 
 
@@ -96,8 +181,12 @@ def _num_fitting(amounts: Sequence[float], share: float) -> int:
 
 
 def _by_cluster_name(resources: Mapping[str, Any]) -> dict[str, float]:
-    """Amounts by the cluster's names; what is no resource, such as a runtime environment, is left out."""
-    asked = {_CLUSTER_NAMES[name]: float(resources[name]) for name in _CLUSTER_NAMES if resources.get(name)}
+    """Amounts by the cluster's names that are really asked for; what is no resource is left out."""
+    asked = {
+        cluster_name: float(resources[name])
+        for name, cluster_name in _CLUSTER_NAMES.items()
+        if resources.get(name) and name != OBJECT_STORE_MEMORY
+    }
     return asked | {name: float(amount) for name, amount in (resources.get(CUSTOM) or {}).items()}
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.async_collection import AsyncCollection
@@ -68,6 +69,9 @@ class CWorkerSet(WorkerSet):
         When workers count as hung, and how often they may be built anew.
     placement : {"PACK", "SPREAD"}
         Whether workers are placed on few nodes or on many.
+    parent_resources : mapping, optional
+        Ray's resource options of a gradient worker of the training, which the cluster has to hold too; by default
+        what the cluster has.
 
     Attributes
     ----------
@@ -96,6 +100,7 @@ class CWorkerSet(WorkerSet):
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = "PACK",
+        parent_resources: Mapping[str, Any] | None = None,
     ) -> None:
         params: dict[str, Any] = {
             "index_parent": index_parent,
@@ -107,6 +112,7 @@ class CWorkerSet(WorkerSet):
             "train_envs_factory": train_envs_factory,
             "initial_weights": initial_weights,
         }
+        self._num_parents = max(1, total_parent_workers)
         learner_params = params | {"test_envs_factory": test_envs_factory, "device": local_device}
         self._local_worker = CWorker(0, **learner_params, collects=num_workers == 0)
         super().__init__(
@@ -116,9 +122,11 @@ class CWorkerSet(WorkerSet):
             num_workers,
             supervision=supervision,
             placement=placement,
-            num_sharing=max(1, total_parent_workers) * num_workers + total_parent_workers,
+            beside=(
+                Demand("GWorker", total_parent_workers, parent_resources),
+                Demand("CWorker", (self._num_parents - 1) * num_workers, worker_remote_config),
+            ),
         )
-        self._num_parents = max(1, total_parent_workers)
         self.collection = self._make_collection(mode, fraction_workers, max_policy_lag)
 
     @classmethod
@@ -140,6 +148,7 @@ class CWorkerSet(WorkerSet):
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = "PACK",
+        parent_resources: Mapping[str, Any] | None = None,
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
 
@@ -157,7 +166,7 @@ class CWorkerSet(WorkerSet):
             Whether remote workers compress what they send.
         col_worker_resources : mapping, optional
             Ray's resource options of one worker; by default what the cluster has.
-        mode, fraction_workers, max_policy_lag, supervision, placement
+        mode, fraction_workers, max_policy_lag, supervision, placement, parent_resources
             As in `CWorkerSet`.
         """
         parameters = {
@@ -175,6 +184,7 @@ class CWorkerSet(WorkerSet):
             "max_policy_lag": max_policy_lag,
             "supervision": supervision,
             "placement": placement,
+            "parent_resources": parent_resources,
         }
         return CWorkerSetFactory(num_workers, parameters)
 

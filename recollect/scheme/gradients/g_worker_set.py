@@ -1,6 +1,6 @@
 """`GWorkerSet`: gradient workers in processes of their own, each with its own collection."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.gradients.g_worker import GWorker
@@ -41,8 +42,8 @@ class GWorkerSet(WorkerSet):
         When collectors count as hung, and how often workers may be built anew.
     placement : {"PACK", "SPREAD"}
         Whether workers are placed on few nodes or on many.
-    num_sharing : int, optional
-        Workers of all kinds that share the cluster.
+    beside : sequence of Demand
+        Workers of other kinds that the cluster has to hold too.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class GWorkerSet(WorkerSet):
         worker_remote_config: Mapping[str, Any] | None = None,
         supervision: Supervision | None = None,
         placement: str = "PACK",
-        num_sharing: int | None = None,
+        beside: Sequence[Demand] = (),
     ) -> None:
         supervision = supervision or Supervision()
         if journal_folder is not None:
@@ -70,15 +71,19 @@ class GWorkerSet(WorkerSet):
             "replay_ratio": replay_ratio,
             "journal_folder": Path(self._journals.name),
         }
-        super().__init__(
-            worker_class,
-            params,
-            worker_remote_config,
-            num_workers,
-            supervision=replace(supervision, timeout_s=_PATIENCE * supervision.timeout_s),
-            placement=placement,
-            num_sharing=num_sharing,
-        )
+        try:
+            super().__init__(
+                worker_class,
+                params,
+                worker_remote_config,
+                num_workers,
+                supervision=replace(supervision, timeout_s=_PATIENCE * supervision.timeout_s),
+                placement=placement,
+                beside=beside,
+            )
+        except BaseException:
+            self._journals.cleanup()
+            raise
 
     def stop(self) -> None:
         """End all workers, and remove what they have noted."""

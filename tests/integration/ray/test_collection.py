@@ -271,6 +271,8 @@ def test_what_cannot_be_had_is_refused_at_once(make: Make) -> None:
         make(2, col_worker_resources={"num_gpus": 64})
     with pytest.raises(ConfigError, match="unicorn 1"):
         make(2, col_worker_resources={"resources": {"unicorn": 1}})
+    with pytest.raises(ConfigError, match="5 CWorkers ask for CPU 2 each, but the cluster has room for 4"):
+        make(5, col_worker_resources={"num_cpus": 2})
     assert time.monotonic() - begin < 30
 
 

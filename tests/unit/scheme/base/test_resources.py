@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import ConfigError
-from recollect.scheme.base.resources import default_resources, resolve
+from recollect.scheme.base.resources import Demand, check_room, default_resources, resolve
 
 GIB = 1024**3
 LARGE = {"CPU": 16.0, "GPU": 2.0, "memory": 100.0 * GIB, "object_store_memory": 40.0 * GIB}
@@ -17,7 +17,7 @@ def total(nodes: list[dict[str, float]]) -> dict[str, float]:
 
 
 def resolved(num_workers: int, *nodes: dict[str, float]) -> dict[str, Any]:
-    return resolve(None, num_workers, nodes, total(list(nodes)))
+    return resolve(Demand("CWorker", num_workers, None), nodes, total(list(nodes)))
 
 
 def test_the_default_is_the_documented_one_where_there_is_enough() -> None:
@@ -42,13 +42,13 @@ def test_shares_fit_onto_nodes_whole() -> None:
 
 
 def test_only_what_is_free_is_asked_for() -> None:
-    found = resolve(None, 2, [LARGE], total([LARGE]) | {"CPU": 1.0, "GPU": 0.0})
+    found = resolve(Demand("CWorker", 2, None), [LARGE], total([LARGE]) | {"CPU": 1.0, "GPU": 0.0})
     assert (found["num_cpus"], found["num_gpus"]) == (0.5, 0)
 
 
 def test_what_is_given_is_taken_as_it_is() -> None:
     given = {"num_cpus": 0.5, "resources": {"fast": 1}, "runtime_env": {"pip": []}}
-    found = resolve(given, 99, [SMALL, LARGE | {"fast": 4.0}], {})
+    found = resolve(Demand("CWorker", 4, given), [SMALL, LARGE | {"fast": 4.0}], {})
     assert found == given
     assert found is not given
 
@@ -64,4 +64,55 @@ def test_what_is_given_is_taken_as_it_is() -> None:
 )
 def test_what_no_node_has_is_refused(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
-        resolve(given, 1, [LARGE, SMALL | {"fast": 1.0}], {})
+        resolve(Demand("CWorker", 1, given), [LARGE, SMALL | {"fast": 1.0}], {})
+
+
+CORE = {"num_cpus": 1}
+GRAD = {"num_cpus": 2, "num_gpus": 1}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "nodes", "expected"),
+    [
+        (
+            [Demand("CWorker", 3, CORE)],
+            [SMALL],
+            "3 CWorkers ask for CPU 1 each, but the cluster has room for 2; "
+            "use at most 2, ask for at most CPU 0.6666 each",
+        ),
+        (
+            [Demand("CWorker", 3, {"num_cpus": 1.5})],
+            [SMALL, SMALL],
+            "room for 2; use at most 2, ask for at most CPU 1 ",
+        ),
+        ([Demand("CWorker", 5, {"resources": {"fast": 1}})], [LARGE | {"fast": 4.0}], "room for 4"),
+        ([Demand("GWorker", 1, GRAD), Demand("CWorker", 15, CORE)], [LARGE], "room for 14 beside 1 GWorkers"),
+        ([Demand("GWorker", 2, {"num_cpus": 1}), Demand("CWorker", 1, {"num_cpus": 2})], [SMALL], "room for 0 beside"),
+        ([Demand("CWorker", 1, None), Demand("GWorker", 3, CORE)], [SMALL], "3 GWorkers ask"),
+    ],
+)
+def test_what_the_nodes_never_hold_together_is_refused(
+    kinds: list[Demand], nodes: list[dict[str, float]], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        resolve(kinds[0], nodes, total(nodes), kinds[1:])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "nodes"),
+    [
+        ([Demand("CWorker", 20, {"num_cpus": 0.1})], [SMALL]),
+        ([Demand("CWorker", 99, {"num_cpus": 0})], [SMALL]),
+        ([Demand("CWorker", 0, {"num_cpus": 50})], [SMALL]),
+        # Those that need no GPU leave it to those that do, whatever the order of nodes and workers.
+        ([Demand("CWorker", 2, CORE), Demand("GWorker", 2, {"num_cpus": 8, "num_gpus": 1})], [LARGE, SMALL]),
+        ([Demand("GWorker", 2, {"num_cpus": 8, "num_gpus": 1}), Demand("CWorker", 2, CORE)], [SMALL, LARGE]),
+    ],
+)
+def test_what_fits_is_not_refused(kinds: list[Demand], nodes: list[dict[str, float]]) -> None:
+    check_room(kinds, nodes)
+
+
+def test_the_default_leaves_room_for_those_whose_resources_are_given() -> None:
+    grad = resolve(Demand("GWorker", 1, None), [SMALL], total([SMALL]), [Demand("CWorker", 2, {"num_cpus": 0.75})])
+    assert grad["num_cpus"] == 0.5

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import WorkerError
+from recollect.errors import ConfigError, WorkerError
 from recollect.scheme.base.engine import Outcome
 from recollect.scheme.base.supervision import Pulse, Supervision
 from recollect.scheme.base.worker import Worker
@@ -175,3 +175,13 @@ def test_resources_and_placement_are_options_of_the_actor(fake: FakeEngine) -> N
     assert fake.handles[0].options == {"scheduling_strategy": "SPREAD", "num_cpus": 0.5}
     assert workers.remote_config == given
     assert workers.remote_config is not given
+
+
+def test_more_workers_than_the_cluster_ever_holds_are_refused_before_any_is_built(fake: FakeEngine) -> None:
+    with pytest.raises(ConfigError, match="5 Adders ask for CPU 1 each, but the cluster has room for 4"):
+        WorkerSet(Adder, {}, {"num_cpus": 1}, 5)
+    workers = WorkerSet(Adder, {}, {"num_cpus": 1}, 3)
+    with pytest.raises(ConfigError, match="room for 4"):
+        workers.add(2)
+    assert len(fake.handles) == workers.num_workers == 3
+    assert workers.add(1) == [3]
