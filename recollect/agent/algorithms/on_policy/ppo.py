@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.distributions import EntropicDistribution
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
+from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms.config import AlgorithmConfig, learning_rate
 from recollect.agent.algorithms.learning import Batch, LearningAlgorithm, Losses
 from recollect.agent.algorithms.on_policy.surrogate import (
@@ -71,7 +72,8 @@ class PPO(LearningAlgorithm):
 
     Body, policy and critic take their steps together. A mini-batch whose KL divergence is above
     `target_kl` gives no gradient and ends the update stage. Recurrent actors learn from whole
-    sequences that begin with the hidden states that they acted with.
+    sequences that begin with the hidden states that they acted with; the actor's `sequence_overlap` steps
+    before a sequence are gone through anew, without gradients, so that its state is the present memory's.
 
     Examples
     --------
@@ -172,13 +174,33 @@ class PPO(LearningAlgorithm):
         )
 
     def _read(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features `[rows, F]` and columns `[rows, ...]` of the steps to learn from, without padding."""
+        """Features `[rows, F]` and columns `[rows, ...]` of the steps to learn from, without padding and burn-in."""
         columns = {key: batch[key] for key in (keys.ACTION, keys.LOG_PROB, keys.VALUE, keys.ADVANTAGE, keys.RETURN)}
         if keys.MASK not in batch:
             return self.actor.encode(batch[keys.OBS], _NO_STATE, _NO_STATE)[0], columns
-        features, _ = self.actor.unroll(batch[keys.OBS], batch[keys.RHS], batch[keys.DONE])
         is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]
-        return features[is_step], {key: values[is_step] for key, values in columns.items()}
+        return self._encode_sequences(batch, is_step), {key: values[is_step] for key, values in columns.items()}
+
+    def _encode_sequences(self, batch: Batch, is_step: Tensor) -> Tensor:
+        """Features `[rows, F]` of the steps to learn from, behind those that only warm the memory up."""
+        obs, states, done = batch[keys.OBS], batch[keys.RHS], batch[keys.DONE]
+        num_warm = is_step.int().argmax(1)  # [num_seq]
+        if num_warm.any():
+            states = self._warm_states(batch, num_warm)
+            # The steps to learn from come first in each row; what wraps around behind them is masked.
+            steps = torch.arange(int(is_step.sum(1).max()), device=done.device)
+            places = torch.arange(len(done), device=done.device)[:, None], (num_warm[:, None] + steps) % done.shape[1]
+            obs, done, is_step = map_observation(lambda values: values[places], obs), done[places], is_step[places]
+        return self.actor.unroll(obs, states, done)[0][is_step]
+
+    @torch.no_grad()
+    def _warm_states(self, batch: Batch, num_warm: Tensor) -> Tensor:
+        """Hidden states `[num_seq, R]` of the present memory after the first `num_warm` steps, from the stored ones."""
+        end = int(num_warm.max())
+        obs = map_observation(lambda values: values[:, :end], batch[keys.OBS])
+        _, states = self.actor.unroll(obs, batch[keys.RHS], batch[keys.DONE][:, :end])
+        after = torch.cat([batch[keys.RHS][:, None], states], 1)  # [num_seq, 1 + end, R]
+        return after[torch.arange(len(after), device=after.device), num_warm]
 
     def _advantages(self, rows: dict[str, Tensor]) -> Tensor:
         advantages = rows[keys.ADVANTAGE]

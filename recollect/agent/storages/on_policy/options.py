@@ -16,7 +16,8 @@ class RolloutOptions(TypedDict, total=False):
         Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
         with the stacking axis. Frames are then stored once.
     sequence_length : int, optional
-        Most steps of a recurrent actor's sequences. By default `algorithm.update_every`.
+        Most steps of a recurrent actor's sequences, with the `actor.sequence_overlap` first ones that only
+        warm the memory up. By default `algorithm.update_every`.
     """
 
     seed: int | None

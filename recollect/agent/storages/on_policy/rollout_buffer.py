@@ -12,6 +12,7 @@ from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.outputs import Drawn, nest
+from recollect.agent.storages.experience.sequences import check_sequence
 from recollect.agent.storages.lane_storage import LaneStorage
 from recollect.agent.storages.on_policy.options import RolloutOptions, check_options
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
@@ -129,7 +130,8 @@ class RolloutBuffer(LaneStorage):
         dict
             Tensors `[batch, ...]` by key, with `Return` and `Advantage`; of recurrent actors
             `[num_seq, length, ...]`, with hidden states `[num_seq, ...]` at the start only and a
-            `Mask` that is 0 where a shorter sequence is padded.
+            `Mask` that is 0 where a shorter sequence is padded, and for the `actor.sequence_overlap`
+            steps at most in front that only warm the memory up.
         """
         num_parts, num_epochs = check_count("num_mini_batch", num_mini_batch), check_count("num_epochs", num_epochs)
         if self._rollout is None:
@@ -205,9 +207,8 @@ class RolloutBuffer(LaneStorage):
     def _choice(self, streams: Streams) -> SingleSteps | StepSequences:
         if not getattr(self.actor, "is_recurrent", False):
             return SingleSteps(len(streams.ids))
-        length = self.sequence_length or self.algorithm.update_every
-        begins = streams.begins(streams.column(self.data[keys.DONE]), length)
-        return StepSequences(streams.in_order(begins).numpy())
+        run_positions = streams.run_positions(streams.column(self.data[keys.DONE]))
+        return StepSequences(streams.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
         """Refuse a first sample without what returns and sequences are computed from."""
@@ -254,4 +255,13 @@ class RolloutBuffer(LaneStorage):
         return super()._parameter_setters() | {"sequence_length": self._set_sequence_length}
 
     def _set_sequence_length(self, value: Any) -> None:
-        self.sequence_length = None if value is None else check_count("sequence_length", value)
+        length = None if value is None else check_count("sequence_length", value)
+        if getattr(self.actor, "is_recurrent", False):
+            self._sequence_shape(length)
+        self.sequence_length = length
+
+    def _sequence_shape(self, length: int | None) -> tuple[int, int]:
+        """Most steps of a sequence, and how many of them only warm the memory up."""
+        shape = length or int(self.algorithm.update_every), int(getattr(self.actor, "sequence_overlap", 0))
+        check_sequence(*shape, capacity=shape[0])
+        return shape

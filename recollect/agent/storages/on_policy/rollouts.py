@@ -10,7 +10,7 @@ from recollect.agent.storages.base import Batch
 
 
 class Picked(NamedTuple):
-    """Steps of a mini-batch by their position among all steps, and which of them are no padding."""
+    """Steps of a mini-batch by their position among all steps, and which of them are to be learned from."""
 
     positions: np.ndarray  # [batch], or [num_seq, length]
     mask: np.ndarray | None = None  # [num_seq, length]
@@ -37,23 +37,32 @@ class SingleSteps:
 class StepSequences:
     """Neighbouring steps make a sequence, the shorter ones padded with their last step.
 
+    Every step is in one sequence to be learned from. A sequence may have steps of the one before it in front, to
+    warm a memory up.
+
     Parameters
     ----------
-    is_begin : bool array [num_steps]
-        Where sequences begin; the first step does.
+    run_positions : int array [num_steps]
+        How many steps of the same run come before each step.
+    length : int
+        Most steps of a sequence.
+    overlap : int
+        Most steps in front of a sequence that are not learned from; there are fewer where a run begins.
     """
 
-    def __init__(self, is_begin: np.ndarray) -> None:
-        self._begins = np.flatnonzero(is_begin)
-        self._lengths = np.diff(self._begins, append=len(is_begin))
+    def __init__(self, run_positions: np.ndarray, length: int, overlap: int = 0) -> None:
+        begins = np.flatnonzero(run_positions % (length - overlap) == 0)
+        self._num_warm = np.minimum(run_positions[begins], overlap)
+        self._starts = begins - self._num_warm
+        self._lengths = np.diff(begins, append=len(run_positions)) + self._num_warm
 
     def epoch(self, rng: np.random.Generator, num_parts: int) -> Iterator[Picked]:
         """Deal all sequences out to `num_parts` mini-batches, or fewer if there are fewer, in random order."""
-        for part in _deal(rng, len(self._begins), num_parts):
+        for part in _deal(rng, len(self._starts), num_parts):
             lengths = self._lengths[part, None]
             offsets = np.arange(lengths.max())
-            positions = self._begins[part, None] + np.minimum(offsets, lengths - 1)
-            yield Picked(positions, offsets < lengths)
+            positions = self._starts[part, None] + np.minimum(offsets, lengths - 1)
+            yield Picked(positions, (offsets >= self._num_warm[part, None]) & (offsets < lengths))
 
 
 class Rollout(NamedTuple):

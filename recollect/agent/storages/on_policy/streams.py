@@ -55,14 +55,13 @@ class Streams:
         spread[self.is_step.T] = values
         return spread.T
 
-    def begins(self, done: torch.Tensor, length: int) -> torch.Tensor:
-        """Mark where sequences of at most `length` steps begin, bool [time, lanes].
+    def run_positions(self, done: torch.Tensor) -> torch.Tensor:
+        """How many steps of the same run come before each step, int64 [time, lanes].
 
-        A sequence ends where its stream breaks, unless an episode begins there: `done` [time, lanes]
-        then resets the memory on the way.
+        A run is what a memory can be carried through. It ends where its stream breaks, unless an episode
+        begins there: `done` [time, lanes] then resets the memory on the way.
         """
         broken_before = torch.ones_like(self.is_step)
         broken_before[1:] = ~self.continues[:-1] & ~done[1:]
         time = torch.arange(len(self.is_step))[:, None]
-        run_begin = torch.where(broken_before, time, 0).cummax(dim=0).values
-        return self.is_step & ((time - run_begin) % length == 0)
+        return time - torch.where(broken_before, time, 0).cummax(dim=0).values

@@ -38,6 +38,7 @@ def make_agent(
     obs_space: gym.Space[Any] = FLAT,
     storage: str = "gae",
     memory: str | None = None,
+    overlap: int = 0,
     normalise: bool = False,
     store_options: dict[str, Any] | None = None,
     **options: Any,
@@ -45,7 +46,7 @@ def make_agent(
     """Make an agent; `options` are the algorithm's."""
     envs = SimpleNamespace(num_envs=NUM_ENVS)
     sizes: dict[str, Any] = {"hidden_sizes": (16,), "memory": memory, "memory_size": 8, "features": "flat"}
-    sizes["normalise_observations"] = normalise
+    sizes |= {"sequence_overlap": overlap, "normalise_observations": normalise}
     actor = OnPolicyActor.create_factory(obs_space, action_space, PPO, seed=1, **sizes)("cpu")
     algo = PPO.create_factory(**{"update_every": 12, "lr": 1e-2, **options})("cpu", actor, envs)
     assert isinstance(algo, PPO)

@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from recollect import keys
+from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.on_policy.ppo import PPO, PPOConfig
 from recollect.agent.storages import ON_POLICY_STORAGES
@@ -144,6 +145,50 @@ def test_padding_has_no_part_in_the_gradients() -> None:
     found, _ = agent.algo.compute_gradients(batch)
     for one, other in zip(found, wanted, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("obs_space", [FLAT, NESTED], ids=["flat", "nested"])
+@pytest.mark.parametrize("memory", ["gru", "lstm"])
+@pytest.mark.parametrize(("length", "overlap"), [(5, 2), (4, 3), (None, 4)])
+def test_burn_in_brings_the_state_of_the_present_memory(
+    length: int | None, overlap: int, memory: str, obs_space: gym.Space[Any]
+) -> None:
+    options = {"memory": memory, "overlap": overlap, "store_options": {"sequence_length": length}}
+    agent = make_agent(Discrete(3), obs_space=obs_space, num_mini_batch=1, num_epochs=2, **options)
+    collect(agent)
+    batch, later = batches_of(agent)
+    agent.algo.compute_gradients(batch)
+    agent.algo.apply_gradients()
+    features, rows = agent.algo._read(later)
+    expected = features_written_out(agent, later)
+    torch.testing.assert_close(features, expected)
+    assert len(rows[keys.ACTION]) == len(features) == 36
+
+    parameters = list(agent.actor.body.parameters())
+    found = torch.autograd.grad(features.square().sum(), parameters)
+    for one, other in zip(found, torch.autograd.grad(expected.square().sum(), parameters), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def features_written_out(agent: Agent, batch: dict[str, Any]) -> torch.Tensor:
+    """Features of the steps to learn from, one after the other; no gradient goes back into those before them."""
+    features = []
+    for row, mask in enumerate(batch[keys.MASK][:, :, 0].tolist()):
+        state = batch[keys.RHS][row : row + 1]
+        for step in range(mask.index(1.0) + int(sum(mask))):
+            obs = map_observation(lambda values: values[row : row + 1, step], batch[keys.OBS])  # noqa: B023
+            encoded, state = agent.actor.encode(obs, state, batch[keys.DONE][row : row + 1, step])
+            if mask[step]:
+                features.append(encoded)
+            else:
+                state = state.detach()
+    return torch.cat(features)
+
+
+def test_burn_in_keeps_the_policy_that_acted() -> None:
+    agent = make_agent(Discrete(3), memory="gru", overlap=4, num_mini_batch=1)
+    collect(agent)
+    assert learn(agent)[0]["kl"] == pytest.approx(0.0, abs=1e-6)
 
 
 @each_memory

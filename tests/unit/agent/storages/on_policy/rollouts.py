@@ -45,8 +45,8 @@ class Critic:
         return value_of(batch[keys.OBS]), log_prob_of(batch[keys.OBS], batch[keys.ACTION])
 
 
-def make_actor(*, is_recurrent: bool = False) -> Any:
-    return SimpleNamespace(is_recurrent=is_recurrent, sequence_overlap=0, normalise_reward=lambda reward: reward)
+def make_actor(*, is_recurrent: bool = False, overlap: int = 0) -> Any:
+    return SimpleNamespace(is_recurrent=is_recurrent, sequence_overlap=overlap, normalise_reward=lambda reward: reward)
 
 
 @dataclass

@@ -71,9 +71,10 @@ class Rollout:
         return sample | {keys.SKIP: skip}
 
 
-def make(storage_class: Any, num_envs: int, *, is_recurrent: bool = False, **options: Any) -> Any:
+def make(storage_class: Any, num_envs: int, *, is_recurrent: bool = False, overlap: int = 0, **options: Any) -> Any:
     factory = storage_class.create_factory(12, seed=0, **options)
-    return factory("cpu", make_actor(is_recurrent=is_recurrent), Critic(), SimpleNamespace(num_envs=num_envs))
+    actor = make_actor(is_recurrent=is_recurrent, overlap=overlap)
+    return factory("cpu", actor, Critic(), SimpleNamespace(num_envs=num_envs))
 
 
 @pytest.mark.parametrize("with_skips", [False, True])
@@ -119,9 +120,14 @@ def test_vtrace(seed: int, num_envs: int, bars: tuple[float, float]) -> None:
 
 
 @PROPERTY
-@given(seed=st.integers(0, 2**31), num_envs=st.integers(1, 3), length=st.sampled_from([1, 3, None]))
-def test_sequences_hold_every_step_once_in_order(seed: int, num_envs: int, length: int | None) -> None:
-    storage = make(GAEBuffer, num_envs, is_recurrent=True, sequence_length=length)
+@given(
+    seed=st.integers(0, 2**31),
+    num_envs=st.integers(1, 3),
+    shape=st.sampled_from([(1, 0), (3, 0), (None, 0), (3, 1), (None, 2), (4, 3)]),
+)
+def test_sequences_hold_every_step_once_in_order(seed: int, num_envs: int, shape: tuple[int | None, int]) -> None:
+    length, overlap = shape
+    storage = make(GAEBuffer, num_envs, is_recurrent=True, overlap=overlap, sequence_length=length)
     rollout = Rollout(storage, num_envs, seed)
     rollout.fill()
     storage.before_gradients()
@@ -131,23 +137,30 @@ def test_sequences_hold_every_step_once_in_order(seed: int, num_envs: int, lengt
     places = {step.obs: (lane, index) for lane in rollout.lanes for index, step in enumerate(lane)}
     for batch in batches:
         for row in range(len(batch[keys.MASK])):
-            check_sequence(batch, row, places, length or 4)
+            check_sequence(batch, row, places, length or 4, overlap)
 
 
-def check_sequence(batch: Sample, row: int, places: dict[float, Any], most_steps: int) -> None:
+def check_sequence(batch: Sample, row: int, places: dict[float, Any], most_steps: int, overlap: int) -> None:
     mask = batch[keys.MASK][row, :, 0]
-    num_steps = int(mask.sum())
-    assert 1 <= num_steps <= most_steps
-    assert mask.tolist() == [1.0] * num_steps + [0.0] * (len(mask) - num_steps)
+    num_trained, num_warm = int(mask.sum()), int(mask.argmax())
+    num_steps = num_warm + num_trained
+    assert 1 <= num_trained <= most_steps - overlap
+    assert mask.tolist() == [0.0] * num_warm + [1.0] * num_trained + [0.0] * (len(mask) - num_steps)
     seen = batch[keys.OBS][row, :num_steps, 0].tolist()
     lane, begin = places[seen[0]]
     assert seen == [step.obs for step in lane[begin : begin + num_steps]]
     torch.testing.assert_close(batch[keys.RHS][row], torch.tensor([seen[0], -seen[0]]))
     for index in range(begin, begin + num_steps - 1):
-        # The memory may be carried on over an episode's end, where it is reset, and over nothing else.
-        assert goes_on(lane, index) or lane[index + 1].begins
+        assert can_go_on(lane, index)
+    # There is less to warm up with only where the memory cannot be carried further back.
+    assert num_warm == overlap or begin == 0 or not can_go_on(lane, begin - 1)
     dones = batch[keys.DONE][row, :num_steps, 0].tolist()
     assert dones == [float(step.begins) for step in lane[begin : begin + num_steps]]
+
+
+def can_go_on(lane: list[Step], index: int) -> bool:
+    """Whether the memory may be carried on: within a stream, and over an episode's end, where it is reset."""
+    return goes_on(lane, index) or lane[index + 1].begins
 
 
 def test_a_gap_in_the_slices_of_a_source_bootstraps_before_it() -> None:

@@ -15,9 +15,18 @@ from tests.unit.agent.storages.on_policy.rollouts import Critic, Sample, World, 
 STOP = {keys.ALGORITHM: {keys.EARLY_STOP: 1.0}}
 
 
-def make(name: str = "gae", *, size: int = 8, num_envs: int = 2, is_recurrent: bool = False, **options: Any) -> Any:
+def make(
+    name: str = "gae",
+    *,
+    size: int = 8,
+    num_envs: int = 2,
+    is_recurrent: bool = False,
+    overlap: int = 0,
+    **options: Any,
+) -> Any:
     factory = ON_POLICY_STORAGES[name].create_factory(size, **{"seed": 0, **options})
-    return factory("cpu", make_actor(is_recurrent=is_recurrent), Critic(), SimpleNamespace(num_envs=num_envs))
+    actor = make_actor(is_recurrent=is_recurrent, overlap=overlap)
+    return factory("cpu", actor, Critic(), SimpleNamespace(num_envs=num_envs))
 
 
 def take(num_steps: int, num_envs: int = 2) -> Sample:
@@ -234,6 +243,16 @@ def test_sequences_go_on_over_the_ends_of_episodes() -> None:
     storage.before_gradients()
     (batch,) = storage.generate_batches(1, 1)
     assert batch[keys.MASK].tolist() == [[[1.0]] * 8]
+
+
+def test_sequences_that_would_only_warm_up_are_refused() -> None:
+    for options in ({"overlap": 4}, {"overlap": 3, "sequence_length": 3}):
+        with pytest.raises(ConfigError, match="0 <= overlap < length"):
+            make(is_recurrent=True, **options)
+    storage = make(is_recurrent=True, overlap=3)
+    with pytest.raises(ConfigError, match="0 <= overlap < length"):
+        storage.update_storage_parameter("sequence_length", 2)
+    assert storage.sequence_length is None
 
 
 @pytest.mark.parametrize("missing", [keys.VALUE, keys.LOG_PROB, keys.RHS, keys.DONE])
