@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from recollect.config.files import Document
+from recollect.config.files import NAME, Document
 from recollect.config.hints import translated
 from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of, plain_name
 from recollect.errors import ConfigError, closest
 
-NAME: Final = "name"
 _ALL_OPTIONS: Final = "`recollect list options` shows those of a run, `recollect list options sac` those of SAC"
 
 

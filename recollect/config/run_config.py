@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from recollect.config import layers, presets
-from recollect.config.files import Document, read_document, write_document
-from recollect.config.layers import NAME
+from recollect.config.files import NAME, Document, read_document, write_document
 from recollect.config.parts import (
     ALGO,
     ENV,

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from recollect.config.files import NAME
+from recollect.config.parts import ALGO, PARTS, STORAGE, options_of, registry
 from recollect.errors import ConfigError, closest
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
@@ -15,7 +17,7 @@ from recollect.runs.writers import number_in, read_rows
 NUM_POINTS: Final = 200
 _NUM_RESAMPLES: Final = 2000
 _LEVEL: Final = 0.95
-_NAME: Final = "name"
+_ABSENT: Final = "-"
 
 
 class Points(NamedTuple):
@@ -74,21 +76,55 @@ def bootstrap_band(values: np.ndarray, rng: np.random.Generator) -> tuple[np.nda
     return low, high
 
 
+def labels_of(runs: Sequence[RunDirectory], by: str | None) -> list[str]:
+    """What the curves of some runs are called, see `label_of`; an entry that none of them has is refused."""
+    if by is not None:
+        _check_entry([run.config for run in runs], by)
+    return [label_of(run, by) for run in runs]
+
+
 def label_of(run: RunDirectory, by: str | None) -> str:
-    """What a curve is called: its algorithm and storage, or the config's value `by`, such as `storage.alpha`."""
+    """What a curve is called: its algorithm and storage, or the config's value `by`, such as `storage.alpha`.
+
+    A run whose config does not say has the default of that option, or "-" if it has no such option.
+    """
     config = run.config
     if by is None:
         return (
             " · ".join(str(_look_up(config, part)) for part in ("algo", "storage") if part in config) or run.path.name
         )
     part, _, name = by.partition(".")
-    if part not in config:
-        raise ConfigError(f"the config of {run.path} has no {part!r}; {closest(part, config)}")
-    options = config[part] if isinstance(config[part], dict) else {}
+    value = _look_up(config, by)
+    if name and name not in _options(config, part):
+        value = _defaults(config, part).get(name)
+    text = _ABSENT if value is None else str(value)
+    return f"{by} {text}" if name else text
+
+
+def _check_entry(configs: Sequence[dict[str, Any]], by: str) -> None:
+    """Refuse an entry that no config has, and no part of theirs has an option for."""
+    part, _, name = by.partition(".")
+    parts = {entry for config in configs for entry in config}
+    if part not in parts:
+        raise ConfigError(f"no run has {part!r} in its config; {closest(part, parts)}")
+    options = {option for config in configs for option in (*_options(config, part), *_defaults(config, part))}
     if name and name not in options:
-        raise ConfigError(f"the {part} of {run.path} has no {name!r}; {closest(name, options)}")
-    value = str(_look_up(config, by))
-    return f"{by} {value}" if name else value
+        raise ConfigError(f"the {part} of no run has {name!r}; {closest(name, options)}")
+
+
+def _options(config: dict[str, Any], part: str) -> dict[str, Any]:
+    """What a config says of a part."""
+    found = config.get(part)
+    return found if isinstance(found, dict) else {}
+
+
+def _defaults(config: dict[str, Any], part: str) -> dict[str, Any]:
+    """Defaults of a part's options, as files have them; none where the part is not one of ours."""
+    name = str(_look_up(config, part))
+    if part not in PARTS or (part in (ALGO, STORAGE) and name not in registry(part)):
+        return {}
+    values = {option.name: option.default for option in options_of(part, name).values()}
+    return {option: list(value) if isinstance(value, tuple) else value for option, value in values.items()}
 
 
 def env_of(run: RunDirectory) -> str:
@@ -108,4 +144,4 @@ def _look_up(config: dict[str, Any], path: str) -> Any:
     value: Any = config
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
-    return value.get(_NAME) if isinstance(value, dict) else value
+    return value.get(NAME) if isinstance(value, dict) else value

@@ -13,6 +13,7 @@ from recollect.runs.curves import (
     env_of,
     interquartile_mean,
     label_of,
+    labels_of,
     make_group,
     open_runs,
     read_points,
@@ -57,14 +58,15 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
     paths : sequence of Path
         Folders of runs.
     out : path
-        Where to write; the suffix does not matter.
+        Where to write, without a suffix or with one of the two.
     by : str, optional
         Entry of the config that tells curves apart, such as "storage" or "storage.alpha"; by default
         the algorithm and the storage.
     """
     panels: dict[str, dict[str, list[RunDirectory]]] = {}
-    for run in open_runs(paths):
-        panels.setdefault(env_of(run), {}).setdefault(label_of(run, by), []).append(run)
+    runs = open_runs(paths)
+    for run, label in zip(runs, labels_of(runs, by), strict=True):
+        panels.setdefault(env_of(run), {}).setdefault(label, []).append(run)
     figure, all_axes = _panels(len(panels))
     for axes, (env, labels) in zip(all_axes, panels.items(), strict=True):
         for label, runs in labels.items():
@@ -75,7 +77,10 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
 
 def save_figure(figure: "Figure", out: Path | str) -> list[Path]:
     """Write a figure as PNG and as SVG, and return both files."""
-    files = [Path(out).with_suffix(suffix) for suffix in _FORMATS]
+    out = Path(out)
+    # What else stands behind a dot is part of the name, as in alpha0.6.
+    stem = out.stem if out.suffix in _FORMATS else out.name
+    files = [out.with_name(stem + suffix) for suffix in _FORMATS]
     files[0].parent.mkdir(parents=True, exist_ok=True)
     for file in files:
         figure.savefig(file, dpi=_DOTS_PER_INCH)

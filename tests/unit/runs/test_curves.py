@@ -15,6 +15,7 @@ from recollect.runs.curves import (
     env_of,
     interquartile_mean,
     label_of,
+    labels_of,
     make_group,
     open_runs,
     read_points,
@@ -97,10 +98,26 @@ def test_labels_come_from_the_config(tmp_path: Path) -> None:
     assert label_of(run, "storage.alpha") == "storage.alpha 0.6"
     assert label_of(run, "seed") == "4"
     assert env_of(run) == "Pendulum-v1"
-    with pytest.raises(ConfigError, match=r"the storage of .* has no 'beta'; known: alpha, name"):
-        label_of(run, "storage.beta")
-    with pytest.raises(ConfigError, match=r"the config of .* has no 'storag'; did you mean 'storage'"):
-        label_of(run, "storag.alpha")
+
+
+def test_a_run_that_does_not_say_is_called_by_its_default_or_by_nothing(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "per", [])
+    other = make_run(tmp_path / "replay", [], {**CONFIG, "storage": {"name": "replay"}, "env": {"name": "A", "n": 3}})
+    strange = make_run(tmp_path / "strange", [], {"storage": {"name": "of one's own"}})
+    runs = [run, other, strange]
+    assert labels_of(runs, "storage.alpha") == ["storage.alpha 0.6", "storage.alpha -", "storage.alpha -"]
+    assert labels_of(runs, "storage.beta")[:2] == ["storage.beta 1.0", "storage.beta -"]
+    assert labels_of(runs, "actor.hidden_sizes") == ["actor.hidden_sizes [256, 256]"] * 3
+    assert labels_of(runs, "env.n") == ["env.n -", "env.n 3", "env.n -"]
+    assert labels_of(runs, "seed") == ["4", "4", "-"]
+
+
+def test_an_entry_that_no_run_has_is_refused_with_the_closest(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [])
+    with pytest.raises(ConfigError, match="the storage of no run has 'alhpa'; did you mean 'alpha'"):
+        labels_of([run], "storage.alhpa")
+    with pytest.raises(ConfigError, match="no run has 'storag' in its config; did you mean 'storage'"):
+        labels_of([run], "storag.alpha")
 
 
 def test_a_run_of_unknown_parts_is_called_by_its_folder(tmp_path: Path) -> None:

@@ -42,6 +42,20 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     assert width > 2 * height
 
 
+@pytest.mark.parametrize(
+    ("out", "names"),
+    [
+        ("alpha0.6", ["alpha0.6.png", "alpha0.6.svg"]),
+        ("lr0.02", ["lr0.02.png", "lr0.02.svg"]),
+        ("curves.png", ["curves.png", "curves.svg"]),
+        ("curves.svg", ["curves.png", "curves.svg"]),
+    ],
+)
+def test_what_stands_behind_a_dot_stays_in_the_name(out: str, names: list[str], tmp_path: Path) -> None:
+    make_run(tmp_path / "run", ROWS)
+    assert [file.name for file in plot_runs([tmp_path / "run"], tmp_path / out)] == names
+
+
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
         plot_runs([tmp_path], tmp_path / "out")
