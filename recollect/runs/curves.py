@@ -104,7 +104,7 @@ def label_of(run: RunDirectory, by: str | None) -> str:
 def _check_entry(configs: Sequence[dict[str, Any]], by: str) -> None:
     """Refuse an entry that no config has, and no part of theirs has an option for."""
     part, _, name = by.partition(".")
-    parts = {entry for config in configs for entry in config}
+    parts = {*PARTS, *(entry for config in configs for entry in config)}
     if part not in parts:
         raise ConfigError(f"no run has {part!r} in its config; {closest(part, parts)}")
     options = {option for config in configs for option in (*_options(config, part), *_defaults(config, part))}
