@@ -38,13 +38,22 @@ class Answer(NamedTuple):
 class _Member:
     """A remote worker in one of its lives."""
 
-    def __init__(self, index: int, epoch: int, handle: Any, supervision: Supervision) -> None:
+    def __init__(
+        self, index: int, epoch: int, handle: Any, supervision: Supervision, preparations: Sequence[Any] = ()
+    ) -> None:
         self.index = index
         self.epoch = epoch
         self.handle = handle
         self.pulse = Pulse(handle, supervision)
         self.num_calls = 0
         self.reason: Exception | None = None
+        self._preparations = preparations
+
+    def unprepared(self) -> Exception | None:
+        """Why it could not do what it had to do before its first call, which has ended by now; else None."""
+        preparations, self._preparations = self._preparations, ()
+        errors = [engine.outcome(reference).error for reference in preparations]
+        return next((error for error in errors if error is not None), None)
 
 
 class WorkerSet:
@@ -63,8 +72,8 @@ class WorkerSet:
         Remote workers to begin with.
     supervision : Supervision, optional
         When workers count as hung, and how often they may be built anew.
-    placement : {"PACK", "SPREAD"}
-        Whether workers are placed on few nodes or on many.
+    placement : {"DEFAULT", "SPREAD"}
+        Ray's strategy for where workers go, unless the resources have a `scheduling_strategy` of their own.
     beside : sequence of Demand
         Other workers of the training that the cluster has to hold too.
 
@@ -91,7 +100,7 @@ class WorkerSet:
         num_workers: int,
         *,
         supervision: Supervision | None = None,
-        placement: str = "PACK",
+        placement: str = resources.DEFAULT,
         beside: Sequence[Demand] = (),
     ) -> None:
         self.worker_class = worker_class
@@ -99,7 +108,7 @@ class WorkerSet:
         self.remote_config = dict(worker_remote_config or resources.default_resources())
         self.supervision = supervision or Supervision()
         self._is_default_config = worker_remote_config is None
-        self._placement = placement
+        self._placement = resources.check_placement(placement)
         self._beside = beside
         self._members: dict[int, _Member] = {}
         self._restarts = RestartLog(self.supervision)
@@ -248,14 +257,12 @@ class WorkerSet:
         """Build a worker; no two lives of the same index have the same epoch."""
         epoch = self._num_lives[index]
         self._num_lives[index] += 1
-        strategy = "SPREAD" if self._placement == "SPREAD" else "DEFAULT"
         # Ray's scheduler breaks down when an actor gives a share of the object store back, so none is asked for.
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
-        remote_class = self.worker_class.as_remote(**{"scheduling_strategy": strategy, **asked})
+        remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
-        for method, args in self._changes.values():
-            getattr(handle, method).remote(*args)
-        return _Member(index, epoch, handle, self.supervision)
+        preparations = [getattr(handle, method).remote(*args) for method, args in self._changes.values()]
+        return _Member(index, epoch, handle, self.supervision, preparations)
 
     def _affordable_config(self, num_workers: int) -> dict[str, Any]:
         """Resources of a worker that joins later: those given, or what is left of the cluster."""
@@ -287,13 +294,17 @@ class WorkerSet:
                 engine.kill(member.handle)
 
     def _answer(self, call: Call) -> Answer:
+        if not self._is_current(call):
+            return Answer(call, *engine.outcome(call.reference))
+        member = self._members[call.worker]
+        unprepared = member.unprepared()
         value, error = engine.outcome(call.reference)
-        if self._is_current(call):
-            member = self._members[call.worker]
-            member.num_calls -= 1
-            if error is not None:
-                self._rebuild(member, member.reason or error)
-        return Answer(call, value, error)
+        member.num_calls -= 1
+        error = unprepared or error
+        if error is not None:
+            self._rebuild(member, member.reason or error)
+            return Answer(call, error=error)
+        return Answer(call, value)
 
     def _rebuild(self, member: _Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"
