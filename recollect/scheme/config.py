@@ -6,14 +6,13 @@ from typing import Any, Final
 
 from recollect.errors import ConfigError
 from recollect.options import Options, count, count_or_zero, flag, number, one_of, option, optional
+from recollect.scheme.base.resources import DEFAULT, PLACEMENTS
 from recollect.scheme.base.supervision import Supervision
 
 SYNC: Final = "sync"
 ASYNC: Final = "async"
 CENTRAL: Final = "central"
 DECENTRALISED: Final = "decentralised"
-PACK: Final = "PACK"
-SPREAD: Final = "SPREAD"
 
 
 def _resources(name: str, value: Any) -> dict[str, Any] | None:
@@ -66,7 +65,11 @@ class SchemeConfig(Options):
     runtime_env: Mapping[str, Any] | None = option(
         None, "Ray runtime environment of the workers: your own modules, packages, variables", _resources
     )
-    placement: str = option(PACK, "Place workers on few nodes (PACK) or on many (SPREAD)", one_of(PACK, SPREAD))
+    placement: str = option(
+        DEFAULT,
+        "Where workers go: Ray's own choice (DEFAULT), or as many nodes as there are (SPREAD)",
+        one_of(*PLACEMENTS),
+    )
     journal_folder: str | None = option(
         None, "Where gradient workers note what they store, in case they are killed; best a folder that all nodes share"
     )

@@ -13,6 +13,14 @@ MEMORY: Final = "memory"
 OBJECT_STORE_MEMORY: Final = "object_store_memory"
 CUSTOM: Final = "resources"
 
+DEFAULT: Final = "DEFAULT"
+SPREAD: Final = "SPREAD"
+PLACEMENTS: Final = (DEFAULT, SPREAD)
+"""Ray's strategies for where workers go: it fills a node by half before it prefers emptier ones, or it spreads.
+
+Ray packs only what it has reserved as a group, which outlives a gradient worker that dies, so packing is not offered.
+"""
+
 # How the cluster calls what workers ask for.
 _CLUSTER_NAMES: Final = {
     NUM_CPUS: "CPU",
@@ -28,6 +36,13 @@ _UNIT: Final = 1e-4
 def default_resources() -> dict[str, Any]:
     """What a worker asks for where nothing is said: a core, some of a GPU, and memory; a new dict each time."""
     return dict(_WISHES)
+
+
+def check_placement(placement: str) -> str:
+    """Return a strategy for where workers go, or refuse it."""
+    if placement not in PLACEMENTS:
+        raise ConfigError(f"placement must be one of {', '.join(map(repr, PLACEMENTS))}, got {placement!r}")
+    return placement
 
 
 class Demand(NamedTuple):

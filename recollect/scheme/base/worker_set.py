@@ -38,22 +38,13 @@ class Answer(NamedTuple):
 class _Member:
     """A remote worker in one of its lives."""
 
-    def __init__(
-        self, index: int, epoch: int, handle: Any, supervision: Supervision, preparations: Sequence[Any] = ()
-    ) -> None:
+    def __init__(self, index: int, epoch: int, handle: Any, supervision: Supervision) -> None:
         self.index = index
         self.epoch = epoch
         self.handle = handle
         self.pulse = Pulse(handle, supervision)
         self.num_calls = 0
         self.reason: Exception | None = None
-        self._preparations = preparations
-
-    def unprepared(self) -> Exception | None:
-        """Why it could not do what it had to do before its first call, which has ended by now; else None."""
-        preparations, self._preparations = self._preparations, ()
-        errors = [engine.outcome(reference).error for reference in preparations]
-        return next((error for error in errors if error is not None), None)
 
 
 class WorkerSet:
@@ -261,8 +252,9 @@ class WorkerSet:
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
         remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
-        preparations = [getattr(handle, method).remote(*args) for method, args in self._changes.values()]
-        return _Member(index, epoch, handle, self.supervision, preparations)
+        for method, args in self._changes.values():
+            getattr(handle, method).remote(*args)
+        return _Member(index, epoch, handle, self.supervision)
 
     def _affordable_config(self, num_workers: int) -> dict[str, Any]:
         """Resources of a worker that joins later: those given, or what is left of the cluster."""
@@ -294,17 +286,13 @@ class WorkerSet:
                 engine.kill(member.handle)
 
     def _answer(self, call: Call) -> Answer:
-        if not self._is_current(call):
-            return Answer(call, *engine.outcome(call.reference))
-        member = self._members[call.worker]
-        unprepared = member.unprepared()
         value, error = engine.outcome(call.reference)
-        member.num_calls -= 1
-        error = unprepared or error
-        if error is not None:
-            self._rebuild(member, member.reason or error)
-            return Answer(call, error=error)
-        return Answer(call, value)
+        if self._is_current(call):
+            member = self._members[call.worker]
+            member.num_calls -= 1
+            if error is not None:
+                self._rebuild(member, member.reason or error)
+        return Answer(call, value, error)
 
     def _rebuild(self, member: _Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"

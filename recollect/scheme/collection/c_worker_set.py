@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import torch
 
-from recollect.scheme.base.resources import Demand
+from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.async_collection import AsyncCollection
@@ -67,8 +67,8 @@ class CWorkerSet(WorkerSet):
         Most versions that the acting policy may be behind; of asynchronous ones.
     supervision : Supervision, optional
         When workers count as hung, and how often they may be built anew.
-    placement : {"PACK", "SPREAD"}
-        Whether workers are placed on few nodes or on many.
+    placement : {"DEFAULT", "SPREAD"}
+        Ray's strategy for where workers go.
     parent_resources : mapping, optional
         Ray's resource options of a gradient worker of the training, which the cluster has to hold too; by default
         what the cluster has.
@@ -99,7 +99,7 @@ class CWorkerSet(WorkerSet):
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
-        placement: str = "PACK",
+        placement: str = DEFAULT,
         parent_resources: Mapping[str, Any] | None = None,
     ) -> None:
         params: dict[str, Any] = {
@@ -147,7 +147,7 @@ class CWorkerSet(WorkerSet):
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
-        placement: str = "PACK",
+        placement: str = DEFAULT,
         parent_resources: Mapping[str, Any] | None = None,
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.

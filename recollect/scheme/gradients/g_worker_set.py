@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from recollect.scheme.base.resources import Demand
+from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.gradients.g_worker import GWorker
@@ -40,8 +40,8 @@ class GWorkerSet(WorkerSet):
         Ray's resource options of one worker; by default what the cluster has.
     supervision : Supervision, optional
         When collectors count as hung, and how often workers may be built anew.
-    placement : {"PACK", "SPREAD"}
-        Whether workers are placed on few nodes or on many.
+    placement : {"DEFAULT", "SPREAD"}
+        Ray's strategy for where workers go.
     beside : sequence of Demand
         Workers of other kinds that the cluster has to hold too.
     """
@@ -57,7 +57,7 @@ class GWorkerSet(WorkerSet):
         journal_folder: str | PathLike[str] | None = None,
         worker_remote_config: Mapping[str, Any] | None = None,
         supervision: Supervision | None = None,
-        placement: str = "PACK",
+        placement: str = DEFAULT,
         beside: Sequence[Demand] = (),
     ) -> None:
         supervision = supervision or Supervision()

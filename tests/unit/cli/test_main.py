@@ -96,7 +96,7 @@ def test_defaults_are_shown_as_they_are_typed(recollect: Run, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         recollect("train", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    for part in ("(SPREAD) (PACK)", "pays between machines (false)", "Ray resources of a collecting worker", "(20000)"):
+    for part in ("(SPREAD) (DEFAULT)", "pays between machines (false)", "Ray resources of a collecting worker", "(20000)"):
         assert part in text
 
 

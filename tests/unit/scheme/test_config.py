@@ -31,7 +31,7 @@ def test_supervision_is_taken_from_the_options() -> None:
         ({"fraction_samples": 1.5}, "at most 1"),
         ({"max_policy_lag": 0}, "at least 1"),
         ({"replay_ratio": 0.0}, "above 0"),
-        ({"placement": "pack"}, "'PACK', 'SPREAD'"),
+        ({"placement": "PACK"}, "'DEFAULT', 'SPREAD'"),
         ({"col_resources": 3}, "must be a dict"),
         ({"num_col_workers": -1}, "at least 1"),
     ],

@@ -115,11 +115,11 @@ def test_gradient_workers_are_not_asked_for_a_number_of_collectors_that_makes_no
 def test_gradient_workers_and_all_of_their_collectors_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeEngine(monkeypatch)
     workers = {"num_grad_workers": 2, "grad_resources": {"num_cpus": 1}, "col_resources": {"num_cpus": 0.5}}
-    with pytest.raises(ConfigError, match="6 CWorkers ask for CPU 0.5 each, but the cluster has room for 4 beside 2"):
+    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each, but the cluster has room for 4 beside 2"):
         make_scheme(workers={**workers, "num_col_workers": 3})
     assert fake.handles == []
     scheme = make_scheme(workers={**workers, "num_col_workers": 2})
-    with pytest.raises(ConfigError, match="6 CWorkers ask for CPU 0.5 each"):
+    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each"):
         scheme.add_col_workers(1)
     assert scheme.num_col_workers == 2
     scheme.stop()

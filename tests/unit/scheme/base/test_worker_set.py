@@ -175,6 +175,13 @@ def test_resources_and_placement_are_options_of_the_actor(fake: FakeEngine) -> N
     assert fake.handles[0].options == {"scheduling_strategy": "SPREAD", "num_cpus": 0.5}
     assert workers.remote_config == given
     assert workers.remote_config is not given
+    make_set(1)
+    assert fake.handles[1].options["scheduling_strategy"] == "DEFAULT"
+    selected = {"num_cpus": 0.5, "scheduling_strategy": "SPREAD", "label_selector": {"pool": "collect"}}
+    WorkerSet(Adder, {}, selected, 1)
+    assert fake.handles[2].options == selected
+    with pytest.raises(ConfigError, match="'DEFAULT', 'SPREAD', got 'PACK'"):
+        make_set(placement="PACK")
 
 
 def test_more_workers_than_the_cluster_ever_holds_are_refused_before_any_is_built(fake: FakeEngine) -> None:
