@@ -184,9 +184,9 @@ MUTANTS = (
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
-        "experience/lane_store.py",
+        "experience/lanes.py",
         """            for env in np.flatnonzero(breaks[step]):
-                self.ring.cut(source.lane + int(env), 1)
+                self.ring.cut(lane + int(env), 1)
 """,
         "",
         (SKIPS,),

@@ -11,8 +11,9 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience import draw_kernels, gather_kernels
 from recollect.agent.storages.experience.cut_watch import CutWatch
-from recollect.agent.storages.experience.intake import Intake, runs_of, take_skips, with_time
+from recollect.agent.storages.experience.intake import Intake, take_skips, with_time
 from recollect.agent.storages.experience.lane_ring import LaneRing
+from recollect.agent.storages.experience.lanes import Lanes
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Drawn, Name, OutputPlan
 from recollect.agent.storages.experience.schema import (
@@ -25,7 +26,7 @@ from recollect.agent.storages.experience.schema import (
     to_numpy,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
-from recollect.agent.storages.experience.sources import Source, Sources, StoreState
+from recollect.agent.storages.experience.sources import Sources, StoreState
 from recollect.errors import ConfigError, RecollectError, StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
@@ -98,34 +99,37 @@ class LaneStore:
         check_frame_stacks(frame_stack)
         self._sources = Sources(num_envs)
         self._cut_watch = CutWatch()
-        self._ring: LaneRing | None = None
-        self._intake: Intake | None = None
-        self._starts: Starts | None = None
-        self._plan: OutputPlan | None = None
-        self._shifted_plan: OutputPlan | None = None
+        self._lanes: Lanes | None = None
         self._has_starts = False
         self.is_nested = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
 
     @property
+    def lanes(self) -> Lanes:
+        """The ring and its parts; there are none before the first sample."""
+        if self._lanes is None:
+            raise _is_empty()
+        return self._lanes
+
+    @property
     def ring(self) -> LaneRing:
-        """The ring; there is none before the first sample."""
-        if self._ring is None:
-            raise StorageError("the storage is empty: insert data before sampling or reading")
-        return self._ring
+        """The steps."""
+        if self._lanes is None:
+            raise _is_empty()
+        return self._lanes.ring
 
     @property
     def starts(self) -> Starts:
         """Which steps rows may start at."""
-        if self._starts is None:
-            raise StorageError("the storage is empty: insert data before sampling or reading")
-        return self._starts
+        if self._lanes is None:
+            raise _is_empty()
+        return self._lanes.starts
 
     @property
     def is_built(self) -> bool:
         """Whether a first sample has come."""
-        return self._ring is not None
+        return self._lanes is not None
 
     @property
     def sources(self) -> list[Hashable]:
@@ -133,9 +137,9 @@ class LaneStore:
         return self._sources.names
 
     def __len__(self) -> int:
-        if self._ring is None:
+        if self._lanes is None:
             return 0
-        num_steps: int = draw_kernels.count_steps(self._ring.header, self.starts.table)
+        num_steps: int = draw_kernels.count_steps(self._lanes.ring.header, self._lanes.starts.table)
         return num_steps
 
     def lane_of(self, source: Hashable) -> int:
@@ -144,48 +148,47 @@ class LaneStore:
 
     def build(self, sample: Mapping[str, Any], num_lead: int = 1) -> None:
         """Plan the schema from a first sample, whose arrays have `num_lead` axes of time and envs."""
-        if self._ring is not None:
+        if self._lanes is not None:
             return
         check_keys(sample, self._allowed_keys, recurrent=self.sequence is not None)
         schema = plan_schema(
             sample, num_lead=num_lead, recurrent=self.sequence is not None, frame_stack=self._frame_stack
         )
-        self._intake = Intake(schema, self.num_envs)
+        lanes = self._make_lanes(self._make_ring(schema, 1))
         try:
-            self._set_ring(self._make_ring(schema, 1))
+            self._hold(lanes, None)
         except RecollectError:
             self._discard()
             raise
 
     def insert(self, sample: Mapping[str, Any]) -> None:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
-        first = self._sources.known.get(0)
-        if first is None or self._intake is None or self._ring is None or keys.SKIP in sample:
+        first, lanes = self._sources.known.get(0), self._lanes
+        if first is None or lanes is None or keys.SKIP in sample:
             self.insert_slice(with_time(sample), 0, 1, None)
             return
-        addresses, alive = self._intake.read(sample)
+        addresses, alive = lanes.intake.read(sample)
         if self.sequence is None:
-            self._ring.append(first.one_step, addresses)
-            first.received += 1
+            lanes.ring.append(first.one_step, addresses)
         else:
-            hidden = self._intake.read_hidden(sample, None)
-            self._append(self._ring, first, first.one_step, addresses, hidden)
+            lanes.append(first.one_step, addresses, lanes.intake.read_hidden(sample, None))
+        first.received += 1
         del alive
         if first.received % _STEPS_BETWEEN_LOOKS == 0:
-            self._cut_watch.look(self._ring)
+            self._cut_watch.look(lanes.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
 
         Rows that the key `Skip` marks are left out; one that is marked `Cut` too breaks the stream before it.
         """
-        was_built = self._ring is not None
+        was_built = self._lanes is not None
         try:
             sample, skips = take_skips(sample, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
-            assert self._intake is not None
-            addresses, alive = self._intake.read_slice(sample, num_steps)
-            hidden = self._intake.read_hidden(sample, num_steps) if self.sequence is not None else []
+            intake = self.lanes.intake
+            addresses, alive = intake.read_slice(sample, num_steps)
+            hidden = intake.read_hidden(sample, num_steps) if self.sequence is not None else []
             self.ring.check(addresses, num_steps * self.num_envs)
             known = self._sources.known.get(source) or self._sources.join(source, first_step or 0, self._add_lanes)
         except RecollectError:
@@ -201,10 +204,11 @@ class LaneStore:
         if begin < num_steps:
             if skips is None:
                 span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
-                self._append(self.ring, known, span, addresses, [states[begin:] for states in hidden])
+                self.lanes.append(span, addresses, [states[begin:] for states in hidden])
             else:
                 breaks = skips & (to_numpy(sample[keys.CUT]) == 1) if keys.CUT in sample else np.zeros_like(skips)
-                self._append_kept(known, begin, addresses, hidden, skips, breaks)
+                self.lanes.append_kept(known.lane, begin, addresses, hidden, skips, breaks)
+            known.received += num_steps - begin
             self._cut_watch.look(self.ring)
         del alive
 
@@ -214,7 +218,7 @@ class LaneStore:
 
     def resize(self, size: int) -> None:
         """Hold `size` steps along time from now on; the newest stay."""
-        if self._ring is not None:
+        if self._lanes is not None:
             self._relayout(self.ring.num_lanes // self.num_envs, size)
         elif self.sequence is not None:
             check_sequence(self.sequence.length, self.sequence.overlap, size)
@@ -222,12 +226,9 @@ class LaneStore:
 
     def clear(self) -> None:
         """Forget all steps; of a sequence store, the last `overlap` ones stay as context."""
-        if self._ring is None:
+        if self._lanes is None:
             return
-        for lane in range(self.ring.num_lanes):
-            keep_from = max(self.ring.heads[lane] - self.starts.overlap, self.ring.firsts[lane])
-            self.ring.forget(lane, keep_from)
-        self.starts.restart(self.ring)
+        self._lanes.forget()
         self._has_starts = False
         self._on_relayout(self.ring, self.ring)
 
@@ -242,13 +243,15 @@ class LaneStore:
     def draw(self, uniforms: np.ndarray, floors: np.ndarray = NO_FLOORS) -> np.ndarray:
         """Draw starts with equal chances: ids int64 [batch]."""
         ids = np.empty(len(uniforms), np.int64)
-        draw_kernels.draw_uniform(self.ring.header, self.starts.table, floors, uniforms, ids)
+        lanes = self.lanes
+        draw_kernels.draw_uniform(lanes.ring.header, lanes.starts.table, floors, uniforms, ids)
         return ids
 
     def draw_steps(self, uniforms: np.ndarray) -> np.ndarray:
         """Draw any stored steps with equal chances, also where rows are sequences: ids int64 [count]."""
         ids = np.empty(len(uniforms), np.int64)
-        draw_kernels.draw_uniform(self.ring.header, self._any_step.table, NO_FLOORS, uniforms, ids)
+        lanes = self.lanes
+        draw_kernels.draw_uniform(lanes.ring.header, lanes.any_step.table, NO_FLOORS, uniforms, ids)
         return ids
 
     def _nothing_to_draw(self) -> StorageError:
@@ -266,11 +269,12 @@ class LaneStore:
 
         Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
         """
-        plan, shifted = self._plan, self._shifted_plan
-        assert plan is not None
-        if shifted is not None and may_overlap and gather_kernels.stacks_shift(self.ring.header, drawn.ids, limits):
-            plan = shifted
-        return plan.gather(drawn, limits, gamma)
+        lanes = self._lanes
+        assert lanes is not None
+        shifted = lanes.shifted_plan
+        if shifted is not None and may_overlap and gather_kernels.stacks_shift(lanes.ring.header, drawn.ids, limits):
+            return shifted.gather(drawn, limits, gamma)
+        return lanes.plan.gather(drawn, limits, gamma)
 
     def plan(self) -> OutputPlan:
         """A plan of one's own to gather all stored columns."""
@@ -282,7 +286,7 @@ class LaneStore:
 
     def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
         """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
-        if self._ring is not None and schema != self._ring.schema:
+        if self._lanes is not None and schema != self.ring.schema:
             raise StorageError("the steps differ from this storage's in keys, shapes, dtypes or frame stacks")
         observation = [place.leaf for place in schema.carried if place.leaf.path[0] == keys.OBS]
         stacks = {place.leaf.path: (place.depth, place.axis) for place in schema.carried if place.depth > 1}
@@ -293,54 +297,17 @@ class LaneStore:
 
     def adopt(self, ring: LaneRing, state: StoreState, sequences: Mapping[str, np.ndarray]) -> None:
         """Hold the steps of `ring` instead of one's own; `sequences` is the state of a sequence store."""
-        starts = self._make_starts(ring)
-        starts.load_state(ring, sequences)
-        old, self._ring = self._ring, None
-        self._starts, self._intake = starts, Intake(ring.schema, self.num_envs)
+        old, lanes = self._lanes, self._make_lanes(ring)
+        lanes.starts.load_state(ring, sequences)
         self._sources.load_state(state)
         self._cut_watch.has_warned = state.warned_of_cuts
         try:
-            self._set_ring(ring)
+            self._hold(lanes, None)
         except RecollectError:
             self._discard()
             raise
         if old is not None:
-            self._memory.forget(old.generation)
-
-    def _append(
-        self, ring: LaneRing, source: Source, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]
-    ) -> None:
-        self._append_lanes(ring, span, addresses, hidden)
-        source.received += int(span[3] - span[2])
-
-    def _append_lanes(self, ring: LaneRing, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]) -> None:
-        heads = ring.heads[span[0] : span[0] + span[1]].copy()
-        ring.append(span, addresses)
-        self.starts.keep(span[0], heads, hidden)
-
-    def _append_kept(
-        self,
-        source: Source,
-        begin: int,
-        addresses: np.ndarray,
-        hidden: list[np.ndarray],
-        skips: np.ndarray,
-        breaks: np.ndarray,
-    ) -> None:
-        """Append the steps from `begin` on but for `skips` [num_steps, num_envs, 1], run by run of lanes.
-
-        Streams are cut before those of them that are `breaks`.
-        """
-        assert self._intake is not None
-        for step in range(begin, len(skips)):
-            for env in np.flatnonzero(breaks[step]):
-                self.ring.cut(source.lane + int(env), 1)
-            for first, end in runs_of(~skips[step, :, 0]):
-                span = np.array([source.lane + first, end - first, 0, 1], np.int64)
-                rows = addresses + (step * self.num_envs + first) * self._intake.row_bytes
-                states = [values[step : step + 1, first:end] for values in hidden]
-                self._append_lanes(self.ring, span, rows, states)
-        source.received += len(skips) - begin
+            self._memory.forget(old.ring.generation)
 
     def _add_lanes(self) -> int:
         """Divide the store anew for one more source; returns its first lane."""
@@ -358,7 +325,7 @@ class LaneStore:
         except RecollectError:
             self._memory.forget(new.generation)
             raise
-        self._set_ring(new)
+        self._hold(self.lanes.moved_to(new), old)
         self._memory.forget(old.generation)
 
     def _check_division(self, num_groups: int, size: int) -> None:
@@ -376,33 +343,26 @@ class LaneStore:
         self._memory.check(int(num_bytes), num_steps)
         return LaneRing(schema, num_lanes, capacity, self._memory)
 
-    def _set_ring(self, ring: LaneRing) -> None:
-        old, self._ring = self._ring, ring
-        self._has_starts = False
-        assert self._intake is not None
-        ring.bind_inputs(self._intake.positions)
-        self._plan, self._shifted_plan = OutputPlan(ring, drawn_keys=self._drawn_keys), None
-        if ring.schema.depth > 1:
-            self._shifted_plan = OutputPlan(ring, shifted_stacks=True, drawn_keys=self._drawn_keys)
-        self._any_step = Starts(ring.num_lanes)
-        leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
-        self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
-        if self._starts is None:
-            self._starts = self._make_starts(ring)
-        else:
-            self._starts.follow(ring)
-        self._on_relayout(old, ring)
+    def _make_lanes(self, ring: LaneRing) -> Lanes:
+        starts, shape = Starts(ring.num_lanes), self.sequence
+        if shape is not None:
+            starts = Sequences(ring.num_lanes, ring.num_slots, shape.length, shape.overlap, ring.schema.hidden)
+        return Lanes(ring, Intake(ring.schema, self.num_envs), starts, self._drawn_keys)
 
-    def _make_starts(self, ring: LaneRing) -> Starts:
-        if self.sequence is None:
-            return Starts(ring.num_lanes)
-        return Sequences(
-            ring.num_lanes, ring.num_slots, self.sequence.length, self.sequence.overlap, ring.schema.hidden
-        )
+    def _hold(self, lanes: Lanes, old: LaneRing | None) -> None:
+        """Hold other lanes, into which the steps of `old`, if any, have moved."""
+        self._lanes = lanes
+        self._has_starts = False
+        self.is_nested = lanes.is_nested
+        self._on_relayout(old, lanes.ring)
 
     def _discard(self) -> None:
         """Undo a build whose first sample was refused."""
-        if self._ring is not None:
-            self._memory.forget(self._ring.generation)
-        self._ring = self._intake = self._starts = self._plan = self._shifted_plan = None
+        if self._lanes is not None:
+            self._memory.forget(self._lanes.ring.generation)
+        self._lanes = None
         self._sources.clear()
+
+
+def _is_empty() -> StorageError:
+    return StorageError("the storage is empty: insert data before sampling or reading")

@@ -120,7 +120,8 @@ class EREBuffer(PERBuffer):
         self._pace.load_state(extras.state[_PACE])
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
-        ring, starts = self._store.ring, self._store.starts
+        lanes = self._store.lanes
+        ring, starts = lanes.ring, lanes.starts
         progress = self._recent.progress(k, num_batches, ring.num_ends)
         num_steps = len(self._store)
         reach = self._recent.reach(num_steps, progress)
