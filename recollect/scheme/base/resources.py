@@ -93,6 +93,42 @@ def resolve(
     return {name: _affordable(name, num_sharing, left, free) for name in _WISHES}
 
 
+def resolve_successor(
+    had: Mapping[str, Any], beside: Sequence[Demand], nodes: Sequence[Mapping[str, float]], free: Mapping[str, float]
+) -> dict[str, Any]:
+    """Decide what a worker asks for that takes the place of another, where nothing is given.
+
+    It is what the other had, because that is free, or will be in a moment: what the cluster says of it comes too late
+    when several are replaced at once. Only if the nodes cannot hold all workers any more, because one of them is
+    gone, is it what is left, maybe nothing.
+
+    Parameters
+    ----------
+    had : mapping
+        What the other worker had.
+    beside : sequence of Demand
+        All other workers of the training.
+    nodes, free
+        As in `resolve`.
+    """
+    others = [kind._replace(resources=had) if kind.resources is None else kind for kind in beside]
+    try:
+        check_room([Demand("worker", 1, had), *others], nodes)
+    except ConfigError:
+        left = {name: min(free.get(name, 0.0), amount) for name, amount in _left_by(others, nodes).items()}
+        return {name: min(amount, _affordable(name, 1, nodes, left)) for name, amount in had.items()}
+    return dict(had)
+
+
+def _left_by(kinds: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What workers leave of all nodes together, by the cluster's names; less than nothing if they ask for more."""
+    left = {name: sum(_amounts(name, nodes)) for name in _CLUSTER_NAMES.values()}
+    for kind in kinds:
+        for name, amount in _by_cluster_name(kind.resources or {}).items():
+            left[name] = left.get(name, 0.0) - kind.num_workers * amount
+    return left
+
+
 def check_room(kinds: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) -> list[dict[str, float]]:
     """Refuse workers that the nodes could not hold together, were they empty; returns what would be left of each.
 

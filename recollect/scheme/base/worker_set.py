@@ -38,13 +38,29 @@ class Answer(NamedTuple):
 class _Member:
     """A remote worker in one of its lives."""
 
-    def __init__(self, index: int, epoch: int, handle: Any, supervision: Supervision) -> None:
+    def __init__(
+        self,
+        index: int,
+        epoch: int,
+        config: Mapping[str, Any],
+        handle: Any,
+        supervision: Supervision,
+        preparations: Sequence[Any] = (),
+    ) -> None:
         self.index = index
         self.epoch = epoch
+        self.config = config
         self.handle = handle
         self.pulse = Pulse(handle, supervision)
         self.num_calls = 0
         self.reason: Exception | None = None
+        self._preparations = preparations
+
+    def unprepared(self) -> Exception | None:
+        """Why it could not do what it had to do before its first call, which has ended by now; else None."""
+        preparations, self._preparations = self._preparations, ()
+        errors = [engine.outcome(reference).error for reference in preparations]
+        return next((error for error in errors if error is not None), None)
 
 
 class WorkerSet:
@@ -225,8 +241,9 @@ class WorkerSet:
             self._resolve(self.num_workers + num_workers, self.remote_config)
         first = max(self._members, default=-1) + 1
         added = list(range(first, first + num_workers))
+        config = self._affordable_config(num_workers)
         for index in added:
-            self._members[index] = self._create(index, self._affordable_config(num_workers))
+            self._members[index] = self._create(index, config)
         return added
 
     def remove(self, index: int) -> None:
@@ -252,15 +269,27 @@ class WorkerSet:
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
         remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
-        for method, args in self._changes.values():
-            getattr(handle, method).remote(*args)
-        return _Member(index, epoch, handle, self.supervision)
+        preparations = [getattr(handle, method).remote(*args) for method, args in self._changes.values()]
+        return _Member(index, epoch, config, handle, self.supervision, preparations)
 
     def _affordable_config(self, num_workers: int) -> dict[str, Any]:
         """Resources of a worker that joins later: those given, or what is left of the cluster."""
         if not self._is_default_config:
             return self.remote_config
         return self._resolve(num_workers, None)
+
+    def _config_of_successor(self, member: _Member) -> Mapping[str, Any]:
+        """Resources of a worker that takes another's place: those given, or what the other had, if it is there."""
+        if not self._is_default_config:
+            return self.remote_config
+        others = [
+            Demand(self.worker_class.__name__, 1, other.config)
+            for other in self._members.values()
+            if other is not member
+        ]
+        return resources.resolve_successor(
+            member.config, [*others, *self._beside], engine.nodes(), engine.free_resources()
+        )
 
     def _resolve(self, num_workers: int, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """Resources of each of so many workers; what the cluster can never give them is refused."""
@@ -286,13 +315,17 @@ class WorkerSet:
                 engine.kill(member.handle)
 
     def _answer(self, call: Call) -> Answer:
+        if not self._is_current(call):
+            return Answer(call, *engine.outcome(call.reference))
+        member = self._members[call.worker]
+        unprepared = member.unprepared()
         value, error = engine.outcome(call.reference)
-        if self._is_current(call):
-            member = self._members[call.worker]
-            member.num_calls -= 1
-            if error is not None:
-                self._rebuild(member, member.reason or error)
-        return Answer(call, value, error)
+        member.num_calls -= 1
+        error = unprepared or error
+        if error is not None:
+            self._rebuild(member, member.reason or error)
+            return Answer(call, error=error)
+        return Answer(call, value)
 
     def _rebuild(self, member: _Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"
@@ -304,7 +337,7 @@ class WorkerSet:
         self._restarts.add(name, member.index, error)
         _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
         engine.kill(member.handle)
-        self._members[member.index] = self._create(member.index, self._affordable_config(1))
+        self._members[member.index] = self._create(member.index, self._config_of_successor(member))
         if self.on_loss is not None:
             self.on_loss(member.index, member.epoch)
 
