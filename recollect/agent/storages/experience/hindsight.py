@@ -23,6 +23,8 @@ _CODES: Final[dict[Strategy, int]] = {
     "random": kernels.RANDOM,
 }
 _FIRST_ENTRIES: Final = 16
+# Longer windows get working space for the longest stretch that is stored, not for all that they might hold.
+_LONG_WINDOW: Final = 64
 
 
 class EpisodeIndex:
@@ -40,6 +42,15 @@ class EpisodeIndex:
             for lane, (following, oldest, _) in enumerate(self.cursors):
                 entries = np.arange(oldest, following)
                 self.ends[lane, entries % num_entries] = old[lane, entries % old.shape[1]]
+
+    def longest(self, ring: LaneRing) -> int:
+        """Steps of the longest stretch without an end."""
+        longest = 1
+        for lane, (following, oldest, _) in enumerate(self.cursors):
+            ends = self.ends[lane, np.arange(oldest, following) % self.ends.shape[1]]
+            borders = [ring.firsts[lane] - 1, *ends, ring.heads[lane] - 1]
+            longest = max(longest, int(np.diff(borders).max()))
+        return longest
 
 
 class Hindsight:
@@ -101,6 +112,9 @@ class Hindsight:
     ) -> Windows:
         """Choose some of the windows that start at `ids`, and a goal for each."""
         index = self.follow(store.ring)
+        if most_steps > _LONG_WINDOW:
+            # To a power of two, so that working space is kept from batch to batch.
+            most_steps = min(most_steps, 1 << index.longest(store.ring).bit_length())
         count = self.num_chosen(len(ids) // length) * length
         uniforms = rng.random((2, count))
         anywhere = store.draw_steps(uniforms[1]) if self.strategy == "random" else ids

@@ -128,6 +128,43 @@ class _GoalArrays:
         return self._array[achieved : achieved + num_steps], self._array[desired : desired + num_steps]
 
 
+class _Question:
+    """Asks a goal function about all rows of a batch at once.
+
+    A function that knows single goals only gives one answer for many rows, which may be wrong for some:
+    they are asked for one by one. Where all of these answers are the same, at the goal as away from it, the
+    function does not look at goals (gymnasium-robotics' `compute_terminated` is always False), and its one
+    answer stands for all rows, as long as it and that for the last row stay what they were.
+    """
+
+    def __init__(self, function: GoalFunction, dtype: type[np.generic]) -> None:
+        self._function = function
+        self._dtype = dtype
+        self._constant: np.ndarray | None = None
+
+    def ask(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """One answer for each row."""
+        answer = to_numpy(self._function(achieved, desired, {}))
+        if answer.ndim == 0 and len(achieved) > 1:
+            answer = self._spread(answer, achieved, desired)
+        answer = np.ascontiguousarray(answer.ravel(), self._dtype)
+        if len(answer) != len(achieved):
+            name = getattr(self._function, "__name__", self._function)
+            raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
+        return answer
+
+    def _spread(self, answer: np.ndarray, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Answers for all rows, of which a function gave only one."""
+        constant = self._constant
+        if constant is not None and constant == answer == self._function(achieved[-1], desired[-1], {}):
+            return np.full(len(achieved), answer)
+        answers = np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
+        at_goal = self._function(achieved[0], achieved[0], {})
+        is_constant = (answers == at_goal).all() and not np.array_equal(achieved, desired)
+        self._constant = answer if is_constant else None
+        return answers
+
+
 class GoalRewriter:
     """Rewrites Gymnasium's goal observations by the environment's own functions."""
 
@@ -135,7 +172,10 @@ class GoalRewriter:
     writes_observations = False
 
     def __init__(self, goals: GoalFunctions) -> None:
-        self._goals = goals
+        self._reward = _Question(goals.compute_reward, np.float64)
+        self._termination = None
+        if goals.compute_terminated is not None:
+            self._termination = _Question(goals.compute_terminated, np.bool_)
         self._arrays: _GoalArrays | None = None
 
     def restart(self, ring: LaneRing) -> None:
@@ -172,10 +212,10 @@ class GoalRewriter:
         """Reward and end the windows as their new goals have it."""
         assert self._arrays is not None
         achieved, desired = self._arrays.shown(len(windows.steps))
-        rewards = _ask(self._goals.compute_reward, achieved, desired, np.float64)
-        terminations, knows_ends = _UNKNOWN, self._goals.compute_terminated is not None
-        if self._goals.compute_terminated is not None:
-            terminations = _ask(self._goals.compute_terminated, achieved, desired, np.bool_)
+        rewards = self._reward.ask(achieved, desired)
+        terminations, knows_ends = _UNKNOWN, self._termination is not None
+        if self._termination is not None:
+            terminations = self._termination.ask(achieved, desired)
         returns, lengths, terminated = _fold(rewards, terminations, windows.used, gamma)
         return Relabelled(
             windows.rows,
@@ -254,18 +294,6 @@ def _put(tensors: dict[Name, torch.Tensor], name: Name, rows: np.ndarray, values
     if values.shape[1:] != target.shape[1:]:
         raise SchemaError(f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}")
     target[rows] = values
-
-
-def _ask(function: GoalFunction, achieved: np.ndarray, desired: np.ndarray, dtype: type[np.generic]) -> np.ndarray:
-    answer = to_numpy(function(achieved, desired, {}))
-    if answer.ndim == 0 and len(achieved) > 1:
-        # An environment that knows single goals only gives one answer, which may be wrong for some rows.
-        answer = np.array([function(*row, {}) for row in zip(achieved, desired, strict=True)])
-    answer = np.ascontiguousarray(answer.ravel(), dtype)
-    if len(answer) != len(achieved):
-        name = getattr(function, "__name__", function)
-        raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
-    return answer
 
 
 def _fold(

@@ -264,6 +264,34 @@ def test_a_plain_answer_for_many_rows_is_asked_for_row_by_row(batch_size: int) -
             assert torch.equal(batch[keys.DISCOUNT], expected)
 
 
+def test_an_answer_that_never_depends_on_rows_is_not_asked_for_row_by_row() -> None:
+    never = Recorded(lambda achieved, desired, info: False)
+    memory = make_memory(compute_terminated=never)
+    memory.insert_data_slice(with_goals(make_slice(20)))
+    memory.sample(64)
+    del never.shapes[:]
+    for _ in range(10):
+        batch = memory.sample(64)
+        assert not batch[keys.NEXT_TERMINATED].any()
+    # The batch, and its last row to be sure.
+    assert never.shapes == [((64, 1), (64, 1)), ((1,), (1,))] * 10
+
+
+@pytest.mark.parametrize("combine", [np.any, np.all])
+def test_one_answer_for_many_rows_that_begins_to_differ_is_asked_for_row_by_row(combine: Callable[..., Any]) -> None:
+    def fell(achieved: Any, desired: Any, info: Any) -> bool:
+        return bool(combine(achieved > 15))
+
+    memory = make_memory(20, compute_terminated=fell)
+    memory.insert_data_slice(with_goals(make_slice(8)))
+    for _ in range(3):
+        assert not memory.sample(64)[keys.NEXT_TERMINATED].any()
+    memory.insert_data_slice(with_goals(make_slice(12, first=8)))
+    for _ in range(20):
+        batch = memory.sample(64)
+    assert torch.equal(batch[keys.NEXT_TERMINATED], (batch[keys.NEXT_OBS]["observation"][:, :1] > 15).float())
+
+
 @pytest.mark.parametrize(
     "answer", [lambda achieved: np.full(len(achieved), np.nan), lambda achieved: np.zeros(len(achieved) + 1)]
 )
@@ -304,11 +332,21 @@ def test_goals_that_cannot_take_each_others_place_are_refused(name: str, dtype: 
     steps = with_goals(make_slice(5))
     for key in (keys.OBS, keys.NEXT_OBS):
         steps[key][name] = np.repeat(steps[key][name], dim, axis=-1).astype(dtype)
-    with pytest.raises(SchemaError, match="desired_goal.*expected.*got.*her_function"):
+    with pytest.raises(SchemaError, match=r"desired_goal.*expected.*got.*her_function"):
         memory.insert_data_slice(steps)
     assert len(memory) == 0
     memory.insert_data_slice(with_goals(make_slice(5)))
     assert len(memory.sample(8)[keys.REWARD]) == 8
+
+
+@pytest.mark.parametrize("her_function", [None, lambda *given: given[:5]])
+def test_windows_take_no_more_room_than_the_longest_episode_needs(her_function: Any) -> None:
+    options = {"her_function": her_function} | ({"compute_reward": None} if her_function else {})
+    memory = make_memory(300, n_step=10**9, num_envs=2, **options)
+    memory.insert_data_slice(with_goals(make_slice(500, num_envs=2, truncated={0: range(9, 500, 10)})))
+    batch = memory.sample(256)
+    lengths, last = batch[keys.N_STEP].ravel(), numbers_of(batch) % 10
+    assert torch.equal(lengths, torch.where(lanes_of(batch) == 0, 10 - last, 500 - numbers_of(batch)))
 
 
 def test_a_her_function_sees_every_step_of_the_windows() -> None:
