@@ -25,7 +25,8 @@ _MANTISSA_BITS = 52
 _ROUNDER = 6755399441055744.0
 _ROUNDER_BITS = 0x4338000000000000
 _LOG_2 = math.log(2.0)
-_LEAST_EXPONENT, _MOST_EXPONENT = -1022.0, 1023.0
+# Results stay between these powers of two, so that sums and ratios of them are normal numbers too.
+_LEAST_EXPONENT, _MOST_EXPONENT = -480.0, 480.0
 # Series of log2((1 + s) / (1 - s)) / s in s * s, and of exp, highest terms first.
 _LOG_SERIES = tuple(2.0 / _LOG_2 / (2 * index + 1) for index in range(10, -1, -1))
 _EXP_SERIES = tuple(1.0 / math.factorial(index) for index in range(12, -1, -1))
@@ -78,7 +79,7 @@ def raise_all(numbers, exponent):
     numbers : float64 [count]
         Not negative and finite.
     exponent : float
-        Positive. Results are kept inside the range of normal numbers.
+        Positive. Results are kept between 2 ** -480 and 2 ** 480.
     """
     for index in range(len(numbers)):
         number = numbers[index]

@@ -60,10 +60,10 @@ class PERBuffer(NStepReplayBuffer):
         **options: Unpack[StoreOptions],
     ) -> None:
         super().__init__(size, device, actor, algorithm, envs, n_step, **options)
-        self.epsilon = check_number("epsilon", epsilon, 0.0)
+        self.epsilon = _check_error("epsilon", epsilon)
         self.alpha = check_number("alpha", alpha, 0.0)
         self.beta = check_number("beta", beta, 0.0)
-        self.default_error = check_number("default_error", default_error, 0.0)
+        self.default_error = _check_error("default_error", default_error)
         self.num_stale = 0
         self.tree: SumTree | None = None
 
@@ -182,10 +182,15 @@ class PERBuffer(NStepReplayBuffer):
 
     def _rescale(self, alpha: Any = None, epsilon: Any = None) -> None:
         alpha = self.alpha if alpha is None else check_number("alpha", alpha, 0.0)
-        epsilon = self.epsilon if epsilon is None else check_number("epsilon", epsilon, 0.0)
+        epsilon = self.epsilon if epsilon is None else _check_error("epsilon", epsilon)
         self.alpha, self.epsilon = alpha, epsilon
         if self.tree is not None:
             self.tree.rescale(alpha, epsilon)
+
+
+def _check_error(name: str, value: Any) -> float:
+    """Return an error that is finite as float32 too, as errors are kept."""
+    return check_number(name, value, 0.0, float(np.finfo(np.float32).max))
 
 
 def _refuse_negative(errors: torch.Tensor) -> None:

@@ -229,3 +229,14 @@ def test_reset_takes_all_priorities_away() -> None:
     memory.insert_data_slice(make_slice(2, first=9))
     assert memory.tree.total == 2
     assert set(draw_evenly(memory, 8)[0].tolist()) == {9, 10}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 3e38])
+def test_the_total_of_the_largest_priorities_is_finite(epsilon: float) -> None:
+    memory = make_memory(1000, 2, alpha=0.6, epsilon=epsilon, default_error=1e6)
+    memory.insert_data_slice(make_slice(1000, num_envs=2))
+    memory.update_storage_parameter("alpha", 100.0)
+    assert np.isfinite(memory.tree.total)
+    batch = memory.sample(500)
+    assert len(np.unique(batch[keys.IDXS])) > 300
+    assert (batch[keys.PER_WEIGHTS] == 1).all()
