@@ -279,7 +279,7 @@ class ReferenceStore:
 
     def update_eta(self, returns: float | list[float]) -> None:
         """Follow the recent training returns, one after the other, with eta."""
-        for value in np.atleast_1d(returns):
+        for value in filter(np.isfinite, np.atleast_1d(returns)):
             self.returns = [*self.returns, float(value)][-20:]
             if len(self.returns) > 1:
                 improvement = (self.returns[-1] - self.returns[0]) / (len(self.returns) - 1)

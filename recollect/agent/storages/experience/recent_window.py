@@ -69,9 +69,9 @@ class LearningPace:
         self._fastest = 0.0
 
     def add(self, returns: Any) -> None:
-        """Take one return, or several."""
+        """Take one return, or several; those that are NaN or infinite say nothing of a pace."""
         values = np.atleast_1d(np.asarray(returns, np.float64)).ravel()
-        for value in values:
+        for value in values[np.isfinite(values)]:
             self._returns = [*self._returns, float(value)][-self._num_returns :]
             if len(self._returns) > 1:
                 self._fastest = max(self._fastest, self._slope())

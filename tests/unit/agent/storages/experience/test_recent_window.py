@@ -179,3 +179,14 @@ def test_after_gradients_follows_training_returns_where_they_come() -> None:
     assert memory.eta == 0.5
     memory.update_eta(reward_info(10.0))
     assert memory.eta == pytest.approx(0.5 / 3 + 2 / 3)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_returns_that_are_not_finite_say_nothing_of_the_pace(odd: float) -> None:
+    memory, other = (make_memory(100, eta=0.9) for _ in range(2))
+    for number in (1.0, 2.0, 4.0, 5.0):
+        memory.update_eta(reward_info([number, odd]))
+        memory.update_eta(reward_info(odd))
+        other.update_eta(reward_info(number))
+        assert memory.eta == other.eta
+    assert memory.eta < 1.0
