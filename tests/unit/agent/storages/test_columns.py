@@ -1,5 +1,8 @@
 """Columns as a whole: writing one ahead of the cursor, views in place, formulas of priorities."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -104,3 +107,23 @@ def test_priority_is_the_error_and_epsilon_to_the_power_of_alpha() -> None:
     memory = PERBuffer.standalone(size=4, alpha=0.5, epsilon=1.0)
     assert memory.get_priority(8.0) == 3.0
     assert memory.get_priority(torch.tensor([3.0, 0.0])).tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(("eta", "expected"), [(0.9, [3.8, 0.9]), (0.25, [2.5, 0.25]), (0.0, [2.0, 0.0])])
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_a_sequences_priority_mixes_the_largest_and_the_mean_error(
+    kind: Any, eta: float, expected: list[float]
+) -> None:
+    memory = PERBuffer.standalone(size=4)
+    errors = kind([[4.0, 1.0, 1.0], [1.0, 0.0, -1.0]])  # [num_seq, time]
+    assert memory.get_sequence_priority(errors, eta).tolist() == pytest.approx(expected)
+    assert memory.get_sequence_priority(errors[..., None], eta).shape == (2, 1)
+
+
+def test_gamma_is_changed_by_its_owner() -> None:
+    told: list[tuple[str, float]] = []
+    algorithm = SimpleNamespace(gamma=0.9, update_algorithm_parameter=lambda *change: told.append(change))
+    memory = ReplayBuffer(4, "cpu", None, algorithm, SimpleNamespace(num_envs=1))
+    memory.update_storage_parameter("gamma", 0.5)
+    assert told == [("gamma", 0.5)]
+    assert algorithm.gamma == 0.9
