@@ -125,6 +125,7 @@ class CountingAlgo:
         self.other: dict[str, Any] = {}
         self.num_computed = 0
         self.num_applied = 0
+        self.ended: list[tuple[int, int]] = []
         self.fails_at: int | None = None
         self.parameters: dict[str, Any] = {}
         for name, value in numbers.items():
@@ -150,6 +151,9 @@ class CountingAlgo:
 
     def apply_gradients(self, gradients: Any = None) -> None:
         self.num_applied += 1
+
+    def end_stages(self, num_updates: int, num_stages: int = 1) -> None:
+        self.ended.append((num_updates, num_stages))
 
     def set_weights(self, actor_weights: Mapping[str, torch.Tensor]) -> None:
         self.actor.weights = actor_weights

@@ -118,6 +118,9 @@ class Algorithm(ABC):
     def apply_gradients(self, gradients: Gradients | None = None, *args: Any) -> None:
         """Take an optimisation step, with the given gradients if there are any."""
 
+    def end_stages(self, num_updates: int, num_stages: int = 1) -> None:
+        """Hear that update stages have ended, and how many updates they brought; most algorithms do not care."""
+
     @abstractmethod
     def set_weights(self, actor_weights: Mapping[str, torch.Tensor], *args: Any) -> None:
         """Set the weights of the actor."""

@@ -27,7 +27,7 @@ from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, clos
 Batch = dict[str, Any]
 
 # Names in `state`.
-_COUNTERS: Final = ("num_updates", "num_computed", "num_acted")
+_COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")
 _MULTIPLIERS: Final = "multipliers."
 _OPTIMISER: Final = "optimiser."
 _GENERATOR: Final = "generator"
@@ -62,6 +62,8 @@ class LearningAlgorithm(Algorithm):
         Gradients computed, which is not the same where they come from other processes.
     num_acted : int
         Steps acted with exploration, over all envs.
+    num_missed : int
+        Updates that past stages were to bring and did not, where schedules go by the run's steps.
     num_collectors, num_learners : int
         Workers that collect what one stage learns from, and those whose gradients make one update together:
         both multiply the steps of a run between updates.
@@ -98,6 +100,7 @@ class LearningAlgorithm(Algorithm):
         self.num_updates = 0
         self.num_computed = 0
         self.num_acted = 0
+        self.num_missed = 0
         self.num_collectors = 1
         self.num_learners = 1
         self.changed_parameters: dict[str, Any] = {}
@@ -215,7 +218,7 @@ class LearningAlgorithm(Algorithm):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` gave."""
         for name in _COUNTERS:
-            setattr(self, name, int(state[name]))
+            setattr(self, name, int(state.get(name, 0)))
         with torch.no_grad():
             for name, value in self.multipliers.items():
                 value.copy_(state[_MULTIPLIERS + name])

@@ -37,7 +37,7 @@ class AsyncGradients(RemoteGradients):
 
     def stage(self) -> Iterator[Gradient]:
         """Yield gradients until as many stages have ended as there are workers, whosever they are."""
-        num_ended = 0
+        num_ended = num_updates = 0
         while num_ended < self.workers.num_workers:
             index, reply = self._next()
             self._note(index, reply)
@@ -45,7 +45,9 @@ class AsyncGradients(RemoteGradients):
             if gradient is not None:
                 self._lags.append(self.algo.num_updates - reply.version)
                 yield gradient
+                num_updates += 1
             num_ended += reply.status is not None
+        self.algo.end_stages(num_updates, num_ended)
 
     def report(self) -> GradientsReport:
         return super().report()._replace(lags=tuple(self._lags))

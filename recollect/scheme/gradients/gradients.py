@@ -121,9 +121,12 @@ class LocalGradients(Gradients):
         return self.worker.offending_batch
 
     def stage(self) -> Iterator[Gradient]:
+        num_updates = 0
         self.worker.collect()
         for info in self.worker.compute_gradients():
             yield Gradient(None, info)
+            num_updates += 1
+        self.algo.end_stages(num_updates)
 
     @property
     def num_steps(self) -> int:

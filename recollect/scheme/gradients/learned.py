@@ -22,18 +22,21 @@ class Learned:
         Updates that were applied to them.
     num_learners : int
         Workers whose gradients make one update together.
+    num_missed : int
+        Updates that past stages were to bring and did not.
     """
 
     actor: Arrays
     multipliers: Arrays
     version: int
     num_learners: int = 1
+    num_missed: int = 0
 
 
 def take_learned(algo: Any, version: int) -> Learned:
     """What an algorithm and its actor have learned; a copy."""
     weights = _arrays(algo.actor.state_dict()), _arrays(algo.multipliers.state_dict())
-    return Learned(*weights, version, algo.num_learners)
+    return Learned(*weights, version, algo.num_learners, algo.num_missed)
 
 
 def put_learned(algo: Any, learned: Learned) -> None:
@@ -42,6 +45,7 @@ def put_learned(algo: Any, learned: Learned) -> None:
     algo.multipliers.load_state_dict(_tensors(learned.multipliers))
     algo.num_updates = learned.version
     algo.num_learners = learned.num_learners
+    algo.num_missed = learned.num_missed
 
 
 def take_state(algo: Any) -> dict[str, Any]:

@@ -14,13 +14,15 @@ class SyncGradients(RemoteGradients):
     """
 
     def stage(self) -> Iterator[Gradient]:
-        learning = self.workers.indices
+        learning, num_updates = self.workers.indices, 0
         while learning:
             replies = self._round(learning)
             learning = [index for index, reply in replies.items() if reply.status is None]
             gradient = self._gradient(list(replies.values()))
             if gradient is not None:
                 yield gradient
+                num_updates += 1
+        self.algo.end_stages(num_updates)
 
     def _round(self, indices: list[int]) -> dict[int, GradientReply]:
         """One reply of each worker that is still there."""

@@ -131,6 +131,7 @@ class PeerWorker(GWorker):
         flat = FlatGradients(parameters)
         own = self.compute_gradients()
         failure: NotFiniteError | None = None
+        num_updates = 0
         while True:
             try:
                 info = next(own, None)
@@ -139,8 +140,10 @@ class PeerWorker(GWorker):
             row = flat.pack(None if info is None else [parameter.grad for parameter in parameters])
             mean = flat.mean(self._sum(row))
             if mean is None:
+                self.algo.end_stages(num_updates)
                 break
             self.algo.apply_gradients(mean)
+            num_updates += 1
             self.col_worker.actor_version += 1
             if info is not None:
                 yield numbers_of(info)

@@ -114,6 +114,11 @@ class PPO(LearningAlgorithm):
         """How far the ratio of policies may move from 1 now."""
         return self.config.clip * (self._rate_share() if self.config.anneal_clip else 1.0)
 
+    def end_stages(self, num_updates: int, num_stages: int = 1) -> None:
+        """Note how many updates are missing: few sequences make few mini-batches, and `target_kl` ends a stage early."""
+        num_planned = num_stages * self.num_epochs * self.num_mini_batch
+        self.num_missed += max(0, num_planned - num_updates)
+
     @torch.no_grad()
     def next_values(self, batch: Batch) -> Tensor:
         """Values `[rows, 1]` of the observations that the steps of a batch led to."""
@@ -215,7 +220,8 @@ class PPO(LearningAlgorithm):
         if not self.config.anneal_steps:
             return 1.0
         num_stages = self.config.anneal_steps / (self._stage_steps * self.num_learners)
-        return max(0.0, 1.0 - self.num_updates / (num_stages * self.num_epochs * self.num_mini_batch))
+        num_due = self.num_updates + self.num_missed
+        return max(0.0, 1.0 - num_due / (num_stages * self.num_epochs * self.num_mini_batch))
 
     @property
     def _stage_steps(self) -> int:

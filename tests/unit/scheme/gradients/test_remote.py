@@ -292,3 +292,19 @@ def test_normalisers_see_what_all_workers_saw() -> None:
         update.step()
         (sums,) = take_sums(gradients.algo.actor).values()
         assert sums[0].tolist() == [2 * 2 * 8 * stage] * 3, "steps of both workers"
+
+
+@pytest.mark.parametrize(("kind", "num_due"), [(None, 16), (SyncGradients, 16), (AsyncGradients, 32)])
+def test_stages_that_bring_fewer_updates_are_made_up_for_where_a_rate_falls(kind: Any, num_due: int) -> None:
+    # Both sequences of a worker make one mini-batch each, where four are planned: 2 stages of 2 epochs.
+    options = {"update_every": 8, "num_envs": 2, "num_epochs": 2, "memory": "gru", "test_every": 0, "num_test_envs": 1}
+    schemes = [build(resolve("ppo", "CartPole-v1", preset="none", overrides=options)) for _ in range(3)]
+    gradients: Any = schemes[0].gradients
+    if kind is not None:
+        workers = [GWorker(index, lambda *_, s=s: s.grad_worker.col_workers) for index, s in enumerate(schemes[1:])]
+        gradients = kind(schemes[0].col_worker, WorkersHere(workers))
+    update = UWorker(0, gradients)
+    for _ in range(2):
+        update.step()
+    algo = gradients.algo
+    assert algo.num_updates < algo.num_updates + algo.num_missed == num_due

@@ -250,6 +250,19 @@ def test_learning_rate_and_clip_fall_to_zero() -> None:
     assert clips == pytest.approx([0.2 * share for share in left])
 
 
+@pytest.mark.parametrize("options", [{"num_mini_batch": 8, "memory": "gru"}, {"target_kl": 1e-4}])
+def test_stages_that_are_cut_short_anneal_as_far_as_others(options: dict[str, Any]) -> None:
+    agent = make_agent(Discrete(3), anneal_steps=72, anneal_clip=True, num_epochs=10, **options)
+    for share in (0.5, 0.0):
+        collect(agent)
+        agent.algo.end_stages(len(learn(agent)))
+        agent.storage.reset()
+        assert agent.algo.clip == pytest.approx(0.2 * share)
+    copy = make_agent(Discrete(3), anneal_steps=72, anneal_clip=True, num_epochs=10, **options)
+    copy.algo.load_state(agent.algo.state())
+    assert copy.algo.clip == 0.0
+
+
 def test_annealing_counts_the_steps_of_all_workers() -> None:
     agent = make_agent(Discrete(3), anneal_steps=72, anneal_clip=True, num_mini_batch=2, num_epochs=2)
     agent.algo.num_learners = 2
