@@ -21,6 +21,9 @@ CUT: Final = "Cut"
 # Optional on insert: rows that are no transition, because the env only began an episode in that step.
 SKIP: Final = "Skip"
 
+# Optional on insert: where sequences start, so that those of an empty storage lie as they did where the steps are from.
+START: Final = "SequenceStart"
+
 # What on-policy actors say of a step, and what is computed from it.
 VALUE: Final = "Value"
 LOG_PROB: Final = "LogProb"
@@ -67,6 +70,12 @@ AUTORESET_MODE: Final = "autoreset_mode"
 NUM_FAILURES: Final = "recollect/num_failures"
 LAST_FAILURE: Final = "recollect/last_failure"
 EPISODE_LOST: Final = "recollect/episode_lost"
+
+# Whether workers wait for each other, and where updates are made.
+SYNC: Final = "sync"
+ASYNC: Final = "async"
+CENTRAL: Final = "central"
+DECENTRALISED: Final = "decentralised"
 
 # Joins the keys of a nested observation into one column name.
 PATH_SEPARATOR: Final = "/"

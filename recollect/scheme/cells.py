@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from recollect import keys
 from recollect.errors import ConfigError
-from recollect.scheme.config import ASYNC, SchemeConfig
+from recollect.scheme.config import SchemeConfig
 
 Factory = Callable[..., Any]
 
@@ -26,7 +27,7 @@ def check_cell(config: SchemeConfig, algo_factory: Factory, storage_factory: Fac
 def _check_lag(config: SchemeConfig) -> None:
     """Gradients of workers that begin together are applied one after the other."""
     smallest = config.num_grad_workers - 1
-    if config.grad_mode == ASYNC and config.max_policy_lag is not None and config.max_policy_lag < smallest:
+    if config.grad_mode == keys.ASYNC and config.max_policy_lag is not None and config.max_policy_lag < smallest:
         raise ConfigError(
             f"gradients of {config.num_grad_workers} asynchronous workers are up to {smallest} updates behind, "
             f"got max_policy_lag {config.max_policy_lag}; use at least {smallest}, or grad_mode 'sync'"
@@ -34,7 +35,7 @@ def _check_lag(config: SchemeConfig) -> None:
 
 
 def _check_on_policy(config: SchemeConfig, storage_class: Any) -> None:
-    if config.col_mode == ASYNC and not getattr(storage_class, "takes_older_policies", True):
+    if config.col_mode == keys.ASYNC and not getattr(storage_class, "takes_older_policies", True):
         raise ConfigError(
             f"{storage_class.__name__} takes all data for those of the present policy, which asynchronous collection "
             "does not give; use the storage 'vtrace', or col_mode 'sync'"

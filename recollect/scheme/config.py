@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from recollect import keys
 from recollect.errors import ConfigError
 from recollect.options import Options, count, count_or_zero, flag, number, one_of, option, optional
 from recollect.scheme.base.resources import DEFAULT, PLACEMENTS
 from recollect.scheme.base.supervision import Supervision
-
-SYNC: Final = "sync"
-ASYNC: Final = "async"
-CENTRAL: Final = "central"
-DECENTRALISED: Final = "decentralised"
 
 
 def _resources(name: str, value: Any) -> dict[str, Any] | None:
@@ -31,20 +27,22 @@ class SchemeConfig(Options):
         0, "Remote workers that collect, for each worker that computes gradients; 0 collects there", count_or_zero
     )
     col_mode: str = option(
-        SYNC, "Whether collecting workers wait for each other and for updates: sync or async", one_of(SYNC, ASYNC)
+        keys.SYNC,
+        "Whether collecting workers wait for each other and for updates: sync or async",
+        one_of(keys.SYNC, keys.ASYNC),
     )
     num_grad_workers: int = option(
         0, "Remote workers that compute gradients; 0 computes them in this process", count_or_zero
     )
     grad_mode: str = option(
-        SYNC,
+        keys.SYNC,
         "Whether gradients of all workers are averaged, or applied as they come: sync or async",
-        one_of(SYNC, ASYNC),
+        one_of(keys.SYNC, keys.ASYNC),
     )
     update_mode: str = option(
-        CENTRAL,
+        keys.CENTRAL,
         "Where updates are applied: central, or decentralised in every gradient worker after an all-reduce",
-        one_of(CENTRAL, DECENTRALISED),
+        one_of(keys.CENTRAL, keys.DECENTRALISED),
     )
     fraction_samples: float = option(
         1.0, "Share of its steps that a slow collecting worker must have before it may be stopped", number(0.0, 1.0)
@@ -93,11 +91,11 @@ class SchemeConfig(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.update_mode == DECENTRALISED:
+        if self.update_mode == keys.DECENTRALISED:
             self._check_decentralised()
-        if self.col_mode == ASYNC and self.num_col_workers == 0:
+        if self.col_mode == keys.ASYNC and self.num_col_workers == 0:
             raise ConfigError("asynchronous collection needs remote workers; use num_col_workers, or col_mode 'sync'")
-        if self.grad_mode == ASYNC and self.num_grad_workers == 0:
+        if self.grad_mode == keys.ASYNC and self.num_grad_workers == 0:
             raise ConfigError("asynchronous gradients need remote workers; use num_grad_workers, or grad_mode 'sync'")
 
     @property
@@ -118,7 +116,7 @@ class SchemeConfig(Options):
                 f"decentralised updates need at least 2 gradient workers, got {self.num_grad_workers}; "
                 "use update_mode 'central'"
             )
-        if self.grad_mode == ASYNC:
+        if self.grad_mode == keys.ASYNC:
             raise ConfigError(
                 "decentralised updates average the gradients of all workers, so they cannot be asynchronous; "
                 "use grad_mode 'sync', or update_mode 'central'"

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from recollect import keys
 from recollect.scheme.base import engine
 from recollect.scheme.base.resources import Demand, check_room
 from recollect.scheme.base.shared import SharedComponents
@@ -13,7 +14,7 @@ from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors import check_addition, check_removal
-from recollect.scheme.config import ASYNC, DECENTRALISED, SchemeConfig
+from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_gradients import AsyncGradients
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
@@ -253,7 +254,7 @@ def _col_workers_factory(
 def _remote_gradients(
     config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
 ) -> Gradients:
-    is_decentralised = config.update_mode == DECENTRALISED
+    is_decentralised = config.update_mode == keys.DECENTRALISED
     workers = GWorkerSet(
         config.num_grad_workers,
         col_workers_factory,
@@ -268,7 +269,7 @@ def _remote_gradients(
     )
     if is_decentralised:
         return PeerGradients(learner, workers)
-    if config.grad_mode == ASYNC:
+    if config.grad_mode == keys.ASYNC:
         return AsyncGradients(learner, workers, config.max_policy_lag)
     return SyncGradients(learner, workers)
 

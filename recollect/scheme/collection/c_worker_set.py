@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from recollect import keys
 from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
@@ -95,7 +96,7 @@ class CWorkerSet(WorkerSet):
         test_envs_factory: Factory | None = None,
         worker_remote_config: Mapping[str, Any] | None = None,
         *,
-        mode: str = "sync",
+        mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
@@ -143,7 +144,7 @@ class CWorkerSet(WorkerSet):
         compress_data_to_send: bool = False,
         col_worker_resources: Mapping[str, Any] | None = None,
         *,
-        mode: str = "sync",
+        mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
@@ -218,7 +219,7 @@ class CWorkerSet(WorkerSet):
     def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collection:
         if not self.num_workers:
             return LocalCollection(self._local_worker, self._num_parents)
-        if mode == "async":
+        if mode == keys.ASYNC:
             return AsyncCollection(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
         return SyncCollection(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
 
