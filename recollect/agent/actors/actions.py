@@ -29,11 +29,14 @@ class BoxActions(nn.Module):
 
     def __init__(self, space: gym.spaces.Box, *, rescale: bool) -> None:
         super().__init__()
-        low, high = (np.asarray(bound, np.float32).flatten() for bound in (space.low, space.high))
-        if rescale and not (np.isfinite(low).all() and np.isfinite(high).all()):
+        # What has no width in float32 has no bounds that an action could be stretched to or drawn between.
+        with np.errstate(over="ignore"):
+            low, high = (np.asarray(bound, np.float32).flatten() for bound in (space.low, space.high))
+            self._is_bounded = bool(np.isfinite(high - low).all())
+        if rescale and not self._is_bounded:
             raise ConfigError(
-                f"off-policy actors need finite bounds of every action, got {space}; "
-                "wrap the environment so that its actions are bounded"
+                f"off-policy actors need finite bounds of every action, got {space}; wrap the environment so that its "
+                "actions are bounded, for instance in gymnasium.wrappers.RescaleAction"
             )
         scale, shift = ((high - low) / 2, (high + low) / 2) if rescale else (np.ones_like(low), np.zeros_like(low))
         self._is_scaled = bool((scale != 1).any() or (shift != 0).any())
@@ -50,13 +53,16 @@ class BoxActions(nn.Module):
     def draw(self, num: int, generator: Generator) -> Tensor:
         """Draw actions in policy units: uniform within finite bounds, else standard normal, `[num, action]`."""
         uniform = torch.rand(num, len(self.low), generator=generator, device=self.low.device)
-        if self._is_bounded():
-            low, high = (self.low - self.shift) / self.scale, (self.high - self.shift) / self.scale
+        if self._is_bounded:
+            low, high = self._policy_bounds()
             return torch.lerp(low.expand_as(uniform), high.expand_as(uniform), uniform)
         return uniform.normal_(generator=generator).clamp(self.low, self.high)
 
-    def _is_bounded(self) -> bool:
-        return bool((self.low.isfinite() & self.high.isfinite()).all())
+    def _policy_bounds(self) -> tuple[Tensor, Tensor]:
+        """Bounds in policy units; where an action has only one value, all of a policy's lead to it."""
+        is_fixed = self.scale == 0
+        low, high = (self.low - self.shift) / self.scale, (self.high - self.shift) / self.scale
+        return low.masked_fill(is_fixed, -1.0), high.masked_fill(is_fixed, 1.0)
 
 
 class ChoiceActions(nn.Module):

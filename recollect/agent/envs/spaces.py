@@ -46,11 +46,22 @@ class ActionFormat:
             raise ConfigError(f"the action space is {space}; it must have a shape and a dtype")
         self._shape = (num_envs, *space.shape)
         self._dtype = np.dtype(space.dtype)
+        self._whole = _bounds_of_whole_numbers(space)
 
     def __call__(self, action: torch.Tensor | np.ndarray) -> np.ndarray:
         """Turn actions `[num_envs, numbers]`, in the env's units, into an array `[num_envs, ...]`."""
         array = action.detach().cpu().numpy() if isinstance(action, torch.Tensor) else np.asarray(action)
         try:
-            return array.reshape(self._shape).astype(self._dtype, copy=False)
+            array = array.reshape(self._shape)
         except ValueError:
             raise SchemaError(f"actions must fit the shape {self._shape}, got {array.shape}") from None
+        if self._whole is not None:
+            array = np.clip(np.rint(array), *self._whole)
+        return array.astype(self._dtype, copy=False)
+
+
+def _bounds_of_whole_numbers(space: gym.Space[Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bounds of a Box of whole numbers, to which actions are rounded: a cast would take all of them towards 0."""
+    if not isinstance(space, gym.spaces.Box) or not np.issubdtype(space.dtype, np.integer):
+        return None
+    return space.low.astype(np.float64), space.high.astype(np.float64)

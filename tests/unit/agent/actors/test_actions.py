@@ -49,9 +49,26 @@ def test_random_actions_of_an_endless_space_are_normal() -> None:
     assert drawn[:, 1].min() == 0
 
 
-def test_stretching_needs_bounds() -> None:
-    with pytest.raises(ConfigError, match="finite bounds"):
-        build_actions(Box(-np.inf, np.inf, (1,)), rescale=True)
+@pytest.mark.parametrize("bound", [np.inf, np.finfo(np.float32).max])
+def test_stretching_needs_bounds(bound: float) -> None:
+    with pytest.raises(ConfigError, match=r"finite bounds.*RescaleAction"):
+        build_actions(Box(-bound, bound, (1,)), rescale=True)
+
+
+def test_random_actions_within_bounds_without_a_width_are_normal() -> None:
+    space = Box(np.finfo(np.float32).min, np.finfo(np.float32).max, (2,))
+    drawn = build_actions(space, rescale=False).draw(NUM, Generator().manual_seed(0))
+    assert drawn.std().item() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("rescale", [True, False])
+def test_an_action_with_only_one_value_has_it(rescale: bool) -> None:
+    actions = build_actions(Box(np.float32([-1, 3]), np.float32([1, 3])), rescale=rescale)
+    drawn = actions.draw(NUM, Generator().manual_seed(0))
+    assert drawn.isfinite().all()
+    in_env = actions.to_env(drawn)
+    assert (in_env[:, 1] == 3).all()
+    assert in_env[:, 0].std().item() == pytest.approx(3**-0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,10 @@ def test_actions_get_the_form_of_their_space(space: object, given: object, shape
 def test_actions_of_another_shape_are_refused() -> None:
     with pytest.raises(SchemaError, match=r"must fit the shape \(2, 3\), got \(2, 4\)"):
         ActionFormat(Box(-1, 1, (3,)), 2)(torch.zeros(2, 4))
+
+
+def test_whole_numbers_are_rounded_and_stay_within_their_bounds() -> None:
+    small, large = Box(-2, 3, (6,), np.int32), Box(-(2**31), 2**31 - 1, (2,), np.int32)
+    given = torch.tensor([[-2.4, -1.7, -0.4, 0.6, 1.2, 2.9]])
+    assert ActionFormat(small, 1)(given).tolist() == [[-2, -2, 0, 1, 1, 3]]
+    assert ActionFormat(large, 1)(torch.tensor([[-(2.0**31), 2.0**31]])).tolist() == [[-(2**31), 2**31 - 1]]
