@@ -11,6 +11,7 @@ from abc import ABC
 from typing import Any
 
 import pytest
+import torch
 
 from recollect.scheme.base.resources import default_resources
 from recollect.scheme.base.worker import Worker
@@ -152,13 +153,21 @@ def test_attribute_is_there(name: str) -> None:
     assert getattr(make_worker(), name) is not None
 
 
+def test_what_was_last_seen_is_tensors() -> None:
+    worker = make_worker(is_recurrent=True)
+    for _ in range(2):
+        assert all(isinstance(value, torch.Tensor) for value in (worker.obs, worker.rhs, worker.done))
+        worker.collect_train_data(1)
+    assert worker.obs.tolist() == [[0, 0, 2], [1, 0, 2]]
+
+
 def test_results_have_the_documented_form() -> None:
     worker = make_worker()
     col_time, train_perf = worker.collect_train_data()
     assert isinstance(col_time, float)
     assert isinstance(train_perf, float)
     data, info = worker.collect_data()
-    assert isinstance(data, dict)
+    assert all(isinstance(value, torch.Tensor) for value in data.values())
     assert isinstance(info, dict)
     assert isinstance(worker.evaluate(), float)
 

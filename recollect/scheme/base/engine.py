@@ -5,6 +5,7 @@ Ray is imported when the first of these functions is called, so that training in
 
 import importlib
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -80,6 +81,14 @@ def disconnect() -> None:
 def put(value: Any) -> Any:
     """Put a value into the object store once, to be read by many; returns its reference."""
     return require_ray().put(value)
+
+
+def fetch(value: Any) -> Any:
+    """Get what a reference stands for; what is no reference is returned as it is."""
+    ray = sys.modules.get("ray")
+    if ray is None or not isinstance(value, ray.ObjectRef):
+        return value
+    return ray.get(value)
 
 
 def ready(references: Sequence[Any], timeout_s: float) -> list[Any]:

@@ -126,6 +126,11 @@ class WorkerSet:
         if num_workers:
             engine.connect()
             self.remote_config = self._resolve(num_workers, worker_remote_config)
+            if worker_remote_config and worker_remote_config.get(resources.OBJECT_STORE_MEMORY):
+                _LOG.warning(
+                    "object_store_memory of a worker is not reserved, because Ray breaks down when such a worker ends; "
+                    "leave it out, and give the size of the object store to ray.init or `ray start`"
+                )
             for index in range(num_workers):
                 self._members[index] = self._create(index, self.remote_config)
 

@@ -37,7 +37,7 @@ class Acting:
     def begin_episodes(self) -> None:
         """Begin an episode in every environment."""
         worker = self._worker
-        worker.obs, worker.rhs, worker.done = worker.actor.actor_initial_states(worker.envs_train.reset())
+        worker.latest_obs, worker.rhs, worker.done = worker.actor.actor_initial_states(worker.envs_train.reset())
         self._log = EpisodeLog(worker.envs_train.num_envs)
         self._is_mid_step = False
 
@@ -93,9 +93,9 @@ class Acting:
             into.insert_transition(self._sample(step, ended, action, other))
         except SchemaError as error:
             raise SchemaError(f"{error}{self._where(step, clipped_action)}") from error
-        worker.actor.observe(worker.obs, step.reward, ended, worker.algo.gamma)
+        worker.actor.observe(worker.latest_obs, step.reward, ended, worker.algo.gamma)
         self._count(step, ended, into)
-        worker.obs, worker.rhs = step.obs, rhs
+        worker.latest_obs, worker.rhs = step.obs, rhs
         worker.done = torch.from_numpy(step.begins.astype(np.float32)).to(worker.device)
         self._is_mid_step = False
         worker.tick()
@@ -104,7 +104,9 @@ class Acting:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
         worker = self._worker
         if worker.num_steps + self._num_steps_elsewhere >= worker.algo.start_steps:
-            chosen: tuple[Any, Any, Any, dict[str, Any]] = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+            chosen: tuple[Any, Any, Any, dict[str, Any]] = worker.algo.acting_step(
+                worker.latest_obs, worker.rhs, worker.done
+            )
             return chosen
         rhs, other = self._look_on()
         action = worker.actor.random_actions(worker.envs_train.num_envs)
@@ -114,12 +116,12 @@ class Acting:
         """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
         worker = self._worker
         if worker.actor.is_recurrent:
-            _, _, rhs, other = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+            _, _, rhs, other = worker.algo.acting_step(worker.latest_obs, worker.rhs, worker.done)
             return rhs, other
         if worker.algo is self._silent_algo:
             return worker.rhs, {}
         with worker.algo.aside():
-            _, _, rhs, other = worker.algo.acting_step(worker.obs, worker.rhs, worker.done)
+            _, _, rhs, other = worker.algo.acting_step(worker.latest_obs, worker.rhs, worker.done)
         self._silent_algo = None if other else worker.algo
         return rhs, other
 
@@ -127,7 +129,7 @@ class Acting:
         """What the storage takes of one step, `[num_envs, ...]` by key."""
         worker = self._worker
         sample = {
-            keys.OBS: worker.obs,
+            keys.OBS: worker.latest_obs,
             keys.DONE: worker.done,
             keys.ACTION: action,
             keys.REWARD: step.reward,

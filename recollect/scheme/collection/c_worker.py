@@ -9,6 +9,7 @@ import torch
 
 from recollect import keys
 from recollect.errors import ConfigError, WorkerError, closest
+from recollect.scheme.base import engine
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.absent_envs import AbsentEnvs
 from recollect.scheme.collection.acting import Acting
@@ -50,7 +51,7 @@ class CWorker(Worker):
         Create the environments. Without train environments the worker only evaluates, and the other
         way round.
     initial_weights : dict of tensors, optional
-        Weights of the actor to begin with.
+        Weights of the actor to begin with, or a reference to them in Ray's object store.
     device : torch.device or str, optional
         Where to compute; by default a GPU if there is one.
     epoch : int
@@ -67,9 +68,10 @@ class CWorker(Worker):
         Number of times that data were collected.
     actor_version : int
         Number of times that the actor's weights changed.
-    obs, rhs, done
-        Latest observations `[num_envs, ...]`, hidden states `[num_envs, R]`, and whether the
-        observations begin an episode `[num_envs, 1]`.
+    latest_obs : (nested) arrays
+        Latest observations `[num_envs, ...]` as the environments gave them; None if others act.
+    rhs, done : tensors
+        Hidden states `[num_envs, R]`, and whether the observations begin an episode `[num_envs, 1]`.
     num_steps : int
         Transitions collected, over all environments.
     num_steps_lost : int
@@ -91,7 +93,7 @@ class CWorker(Worker):
         compress_data_to_send: bool = False,
         train_envs_factory: Factory | None = None,
         test_envs_factory: Factory | None = None,
-        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        initial_weights: Any = None,
         device: torch.device | str | None = None,
         *,
         epoch: int = 0,
@@ -110,7 +112,7 @@ class CWorker(Worker):
         self.last_evaluation: Evaluation | None = None
         self.epoch = epoch
         self.collects = collects
-        self.obs: Any = None
+        self.latest_obs: Any = None
         self.rhs: Any = None
         self.done: Any = None
         self._acting = Acting(self)
@@ -123,11 +125,16 @@ class CWorker(Worker):
         self.actor = self.make_actor(actor_factory)
         self.algo = algo_factory(self.device, self.actor, self.envs_train or self.envs_test)
         if initial_weights is not None:
-            self.set_weights(initial_weights)
+            self.set_weights(engine.fetch(initial_weights))
         self.storage: Any = None
         if self.envs_train is not None:
             self.storage = storage_factory(self.device, self.actor, self.algo, self.envs_train)
             self.begin_episodes()
+
+    @property
+    def obs(self) -> Any:
+        """Latest observations as (nested) tensors `[num_envs, ...]` on the worker's device; None if others act."""
+        return None if self.latest_obs is None else _to_tensors(self.latest_obs, self.device)
 
     @property
     def update_every(self) -> int:
@@ -142,18 +149,19 @@ class CWorker(Worker):
         listen_to : collection of str
             Words that, once heard, end the collection early.
         data_to_cpu : bool
-            Hand the data over in CPU memory.
+            Hand the data over in CPU memory, not on the worker's device.
 
         Returns
         -------
         data : dict
-            Steps collected, `[time, num_envs, ...]`.
+            Steps collected, (nested) tensors `[time, num_envs, ...]`.
         info : dict
             Time spent and steps taken, and the episodes that ended.
         """
         recorder = SliceRecorder(self.update_every)
         info = self._collect_into(recorder, listen_to)
-        return expand(recorder.take()), info
+        device = torch.device("cpu") if data_to_cpu else self.device
+        return _to_tensors(expand(recorder.take()), device), info
 
     def collect_slice(
         self, weights: Mapping[str, np.ndarray], version: int, num_run_steps: int, listen_to: Collection[str] = ()
@@ -311,3 +319,11 @@ class CWorker(Worker):
             ENDED: episodes,
             ENV_FAILURES: self.envs_train.num_failures,
         }
+
+
+def _to_tensors(arrays: Any, device: torch.device) -> Any:
+    """The (nested) arrays as tensors on a device; on the CPU they share memory."""
+    if isinstance(arrays, Mapping):
+        return {key: _to_tensors(inner, device) for key, inner in arrays.items()}
+    array = np.asarray(arrays)
+    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)

@@ -48,7 +48,7 @@ class CWorkerSet(WorkerSet):
     local_device : torch.device or str, optional
         Where the local worker computes.
     initial_weights : dict of tensors, optional
-        Weights of the actor to begin with.
+        Weights of the actor to begin with, or a reference to them in Ray's object store.
     fraction_samples : float
         Share of its steps that a slow worker must have before it may be stopped.
     total_parent_workers : int
@@ -88,7 +88,7 @@ class CWorkerSet(WorkerSet):
         actor_factory: Factory,
         storage_factory: Factory,
         local_device: torch.device | str | None = None,
-        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        initial_weights: Any = None,
         fraction_samples: float = 1.0,
         total_parent_workers: int = 0,
         compress_data_to_send: bool = False,
@@ -242,7 +242,7 @@ class CWorkerSetFactory:
     def __call__(
         self,
         device: torch.device | str | None = None,
-        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        initial_weights: Any = None,
         index_parent: int = 0,
     ) -> CWorkerSet:
         """Create the workers of the gradient worker `index_parent`."""

@@ -18,7 +18,7 @@ from recollect.agent.envs import VecEnv
 from recollect.errors import ConfigError
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.weights import pack_weights
-from tests.integration.ray.parts import ImageEnv, TellTaleEnv, make_set
+from tests.integration.ray.parts import ImageEnv, TellTaleEnv, make_factory, make_set
 
 ROOT = Path(__file__).parents[3]
 
@@ -180,6 +180,15 @@ def test_a_cluster_is_joined_and_the_code_that_workers_need_is_shipped(ray_clust
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
     )
+
+
+def test_initial_weights_may_be_in_the_object_store(make: Make) -> None:
+    weights = {name: torch.full_like(weight, 0.5) for name, weight in make(0).local_worker().actor.state_dict().items()}
+    workers = make_factory(1)("cpu", ray.put(weights))
+    asked = workers.handle(0).__ray_call__.remote(lambda worker: pack_weights(worker.actor))
+    for found in (pack_weights(workers.local_worker().actor), ray.get(asked)):
+        assert all((found[name] == weight.numpy()).all() for name, weight in weights.items())
+    workers.stop()
 
 
 def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Path) -> None:

@@ -192,3 +192,14 @@ def test_more_workers_than_the_cluster_ever_holds_are_refused_before_any_is_buil
         workers.add(2)
     assert len(fake.handles) == workers.num_workers == 3
     assert workers.add(1) == [3]
+
+
+def test_a_share_of_the_object_store_is_not_asked_for_and_who_does_hears_of_it(
+    fake: FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_set(1)
+    assert not caplog.records
+    workers = WorkerSet(Adder, {}, {"num_cpus": 1, "object_store_memory": 10**6}, 2)
+    assert "object_store_memory" not in fake.handles[1].options
+    assert workers.remote_config["object_store_memory"] == 10**6
+    assert [record.levelname for record in caplog.records if "object_store_memory" in record.message] == ["WARNING"]

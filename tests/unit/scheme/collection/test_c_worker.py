@@ -156,6 +156,23 @@ def test_collect_data_hands_the_steps_over() -> None:
     assert worker.collect_data()[1][keys.EPISODES][keys.TRAIN_REWARD] == [6.0, 36.0]
 
 
+@pytest.mark.parametrize(("data_to_cpu", "expected"), [(True, "cpu"), (False, "meta")])
+def test_data_are_handed_over_where_they_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, data_to_cpu: bool, expected: str
+) -> None:
+    worker = make_worker()
+    collect_into = worker._collect_into
+
+    def collect_on_the_cpu(*args: Any) -> Any:
+        info = collect_into(*args)
+        worker.device = torch.device("meta")  # stands for a GPU
+        return info
+
+    monkeypatch.setattr(worker, "_collect_into", collect_on_the_cpu)
+    data, _ = worker.collect_data(data_to_cpu=data_to_cpu)
+    assert {value.device.type for value in data.values()} == {expected}
+
+
 @pytest.mark.parametrize(("fraction", "expected"), [(1.0, 10), (0.55, 6), (0.0, 0)])
 def test_a_word_ends_collection_once_enough_is_there(fraction: float, expected: int) -> None:
     worker = make_worker(fraction_samples=fraction)
@@ -254,11 +271,11 @@ def test_going_on_from_a_state() -> None:
 def test_evaluation_is_separate_and_deterministic() -> None:
     worker = make_worker()
     worker.collect_train_data(2)
-    obs = worker.obs
+    obs = worker.latest_obs
     worker.algo.deterministic.clear()
     mean = worker.evaluate()
     assert set(worker.algo.deterministic) == {True}
-    assert worker.obs is obs
+    assert worker.latest_obs is obs
     assert worker.last_evaluation.mean == mean
     assert len(worker.last_evaluation.returns) == 5
     assert len(worker.storage) == 2
