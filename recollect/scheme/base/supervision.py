@@ -39,7 +39,7 @@ class Supervision:
 
     @property
     def build_timeout_s(self) -> float:
-        """Seconds that a worker may take to be built and give its first sign of life."""
+        """Seconds that a worker may take to be built and give its first sign of life, or to build something itself."""
         return max(self.timeout_s, _SHORTEST_BUILD_TIMEOUT_S)
 
 
@@ -94,7 +94,7 @@ class Pulse:
     Attributes
     ----------
     progress : int or None
-        Its latest sign of life.
+        Its latest sign of life; None while it is being built, or builds something itself.
     """
 
     def __init__(self, handle: Any, supervision: Supervision) -> None:

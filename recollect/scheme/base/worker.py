@@ -1,6 +1,8 @@
 """What all workers have in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from recollect.scheme.base import engine
@@ -18,6 +20,7 @@ class Worker(ABC):
     def __init__(self, index_worker: int) -> None:
         self.index_worker = index_worker
         self._num_ticks = 0
+        self._is_building = False
 
     @classmethod
     def as_remote(cls, **options: Any) -> Any:
@@ -35,9 +38,18 @@ class Worker(ABC):
         groups = {engine.CONTROL_GROUP: 1}
         return ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=groups, **options)(cls)
 
-    def progress(self) -> int:
-        """Return a number that moves on while the worker does something: a sign of life."""
-        return self._num_ticks
+    def progress(self) -> int | None:
+        """Return a number that moves on while the worker does something: a sign of life; None while it is building."""
+        return None if self._is_building else self._num_ticks
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        """Say that something is built, environments perhaps, which may take as long as to build the worker."""
+        self._is_building = True
+        try:
+            yield
+        finally:
+            self._is_building = False
 
     def tick(self) -> None:
         """Give a sign of life."""

@@ -121,6 +121,7 @@ class WorkerSet:
         self._restarts = RestartLog(self.supervision)
         self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
         self._next_look = 0.0
+        self._num_patient_looks = 0
         self._num_lives: Counter[int] = Counter()
         self.on_loss: Callable[[int, int], None] | None = None
         if num_workers:
@@ -156,8 +157,9 @@ class WorkerSet:
 
     @property
     def progress(self) -> int:
-        """A number that moves on while workers give signs of life, or are built anew."""
-        return sum(member.pulse.progress or 0 for member in self._members.values()) + self.num_restarts
+        """A number that moves on while workers give signs of life, or are built and it is not too long."""
+        signs = sum(member.pulse.progress or 0 for member in self._members.values())
+        return signs + self.num_restarts + self._num_patient_looks
 
     def epoch(self, index: int) -> int:
         """Which of its lives a worker is in."""
@@ -311,13 +313,20 @@ class WorkerSet:
             return
         self._next_look = now + self.supervision.look_every_s / 2
         for index in {call.worker for call in calls if self._is_current(call)}:
-            member = self._members[index]
-            if member.reason is None and member.pulse.is_silent():
-                member.reason = WorkerError(
-                    f"worker {member.index} has given no sign of life for {member.pulse.limit_s:g} s while it had "
-                    "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
-                )
-                engine.kill(member.handle)
+            self._look_at(self._members[index])
+
+    def _look_at(self, member: _Member) -> None:
+        if member.reason is not None:
+            return
+        if member.pulse.is_silent():
+            member.reason = WorkerError(
+                f"worker {member.index} has given no sign of life for {member.pulse.limit_s:g} s while it had "
+                "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
+            )
+            engine.kill(member.handle)
+        elif member.pulse.progress is None:
+            # Who waits for a worker that is being built is no less alive for it.
+            self._num_patient_looks += 1
 
     def _answer(self, call: Call) -> Answer:
         if not self._is_current(call):

@@ -260,7 +260,8 @@ class CWorker(Worker):
         """
         if component_name not in REPLACEMENTS:
             raise ConfigError(f"a worker has no component {component_name!r}; {closest(component_name, REPLACEMENTS)}")
-        REPLACEMENTS[component_name](self, new_component_factory)
+        with self.building():
+            REPLACEMENTS[component_name](self, new_component_factory)
 
     def make_actor(self, factory: Factory) -> Any:
         """Create an actor; every worker's explores in its own way, the first one's as the factory says."""

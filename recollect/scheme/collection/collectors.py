@@ -50,8 +50,8 @@ class Collection(ABC):
         """How often an environment failed so far."""
 
     @abstractmethod
-    def progress(self) -> int:
-        """Return a number that moves on while something comes in."""
+    def progress(self) -> int | None:
+        """Return a number that moves on while something comes in; None while environments are built here."""
 
     def metrics(self) -> dict[str, float]:
         """What is known of the remote workers, by name."""
@@ -86,8 +86,8 @@ class LocalCollection(Collection):
         """How often an environment failed so far."""
         return int(self.worker.envs_train.num_failures)
 
-    def progress(self) -> int:
-        """Return a number that moves on with every step."""
+    def progress(self) -> int | None:
+        """Return a number that moves on with every step; None while environments are built."""
         return self.worker.progress()
 
 

@@ -204,9 +204,10 @@ class GWorker(SharedComponents, Worker):
             tuple(self.col_workers.collection.reports()),
         )
 
-    def progress(self) -> int:
-        """A number that moves as long as the worker does something."""
-        return super().progress() + self._num_computed + int(self.col_workers.collection.progress())
+    def progress(self) -> int | None:
+        """A number that moves as long as the worker does something; None while its environments are built."""
+        own, collected = super().progress(), self.col_workers.collection.progress()
+        return None if own is None or collected is None else own + self._num_computed + collected
 
     def go_on(self, revival: Revival) -> None:
         """Go on from where another worker stood, or this one in an earlier life."""

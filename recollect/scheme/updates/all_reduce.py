@@ -61,7 +61,7 @@ class PeerWorker(GWorker):
     _rank = 0
     _is_waiting = False
 
-    def progress(self) -> int:
+    def progress(self) -> int | None:
         """A number that moves while the worker does something, or waits for a peer that does."""
         if self._is_waiting:
             self.tick()

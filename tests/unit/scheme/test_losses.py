@@ -1,5 +1,7 @@
 """Workers are lost at any moment, in hot changes and checkpoints too: what they had counts once, here as on Ray."""
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +108,45 @@ def test_a_worker_that_is_lost_while_a_run_is_resumed_counts_what_was_saved(fake
     check_storages(resumed)
     for each in (scheme, resumed):
         each.stop()
+
+
+class Clock:
+    """Time goes by where it is waited for what is not ready."""
+
+    def __init__(self, fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self._ready = fake.ready
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(engine, "ready", self.ready)
+
+    def ready(self, references: Any, timeout_s: float) -> Any:
+        found = self._ready(references, timeout_s)
+        self.now += 0.0 if found else timeout_s
+        return found
+
+
+def test_who_waits_for_a_collector_that_is_built_is_alive(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen by the one that supervises the gradient worker, until the collector takes too long itself."""
+    scheme = make_scheme("ddqn", "per", workers={"num_col_workers": 1, "num_grad_workers": 1, "worker_timeout_s": 4})
+    (grad_worker,), (collector,) = handles(scheme), collectors(fake)
+    clock = Clock(fake, monkeypatch)
+    collector.is_stuck = True
+    monkeypatch.setattr(CWorker, "progress", lambda self: None)
+    seen: list[tuple[float, int]] = []
+    ready = engine.ready
+
+    def look(references: Any, timeout_s: float) -> Any:
+        seen.append((clock.now, grad_worker.worker.progress()))
+        return ready(references, timeout_s)
+
+    monkeypatch.setattr(engine, "ready", look)
+    grad_worker.worker.collect()
+    first = seen[0][0]
+    moves = [before[0] for before, after in itertools.pairwise(seen) if before[1] != after[1]]
+    assert collector.is_dead
+    assert moves[-1] - first > 170
+    assert max(after - before for before, after in itertools.pairwise([first, *moves])) < 3 * 4
+    scheme.stop()
 
 
 def collectors(fake: FakeEngine) -> list[Any]:

@@ -20,7 +20,7 @@ class Handle:
     """A worker whose sign of life is `value`, as long as it `answers`."""
 
     def __init__(self) -> None:
-        self.value = 0
+        self.value: int | None = 0
         self.answers = True
         self.progress = self
 
@@ -28,8 +28,8 @@ class Handle:
         assert options == {"concurrency_group": engine.CONTROL_GROUP}
         return self
 
-    def remote(self) -> int:
-        return self.value
+    def remote(self) -> tuple[int | None]:
+        return (self.value,)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def handle(monkeypatch: pytest.MonkeyPatch) -> Handle:
     handle = Handle()
     monkeypatch.setattr(engine, "ready", lambda references, timeout_s: list(references) if handle.answers else [])
-    monkeypatch.setattr(engine, "outcome", lambda reference: engine.Outcome(reference))
+    monkeypatch.setattr(engine, "outcome", lambda reference: engine.Outcome(*reference))
     return handle
 
 
@@ -108,3 +108,15 @@ def test_time_in_which_nobody_looks_does_not_count(clock: Clock, handle: Handle)
     look(pulse, clock, 2)
     clock.now += 1000
     assert not pulse.is_silent()
+
+
+def test_a_worker_may_take_as_long_to_build_something(clock: Clock, handle: Handle) -> None:
+    pulse = Pulse(handle, Supervision(timeout_s=4))
+    look(pulse, clock, 3)
+    handle.value = None
+    assert not any(look(pulse, clock, 170))
+    handle.value = 0
+    assert not any(look(pulse, clock, 4))
+    assert look(pulse, clock, 4)[-1]
+    handle.value = None
+    assert look(pulse, clock, 190)[-1]

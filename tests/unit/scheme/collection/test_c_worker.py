@@ -325,3 +325,16 @@ def test_the_device_is_the_one_that_was_given() -> None:
     )
     assert worker.device == torch.device("meta")
     assert devices == [torch.device("meta")] * 4
+
+
+def test_a_worker_that_replaces_its_envs_says_that_it_builds() -> None:
+    worker = make_worker()
+    found = []
+
+    def make_envs(*place: Any) -> ScriptedEnvs:
+        found.append(worker.progress())
+        return ScriptedEnvs(((3, 5), (4,)))
+
+    worker.replace_agent_component("envs_train", make_envs)
+    assert found == [None]
+    assert worker.progress() == 0
