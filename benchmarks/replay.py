@@ -135,7 +135,9 @@ def write(outcome: report.Report, folder: Path) -> Path:
 
 def write_readme(outcome: report.Report, chart: Path) -> None:
     """Put the tables between the README's markers, if it has them."""
-    write_section(ROOT / "README.md", "bench", report.markdown(outcome, chart.relative_to(ROOT).as_posix()))
+    readme = ROOT / "README.md"
+    write_section(readme, "bench-short", report.highlights(outcome))
+    write_section(readme, "bench", report.markdown(outcome, chart.relative_to(ROOT).as_posix()))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.harness import Outcome, Timing
 from benchmarks.machine import summary
 from benchmarks.targets import NODES, TARGETS, Results, targets_of
 from benchmarks.worker import Failure
 from benchmarks.workloads import OURS, Footprint, Workload
+
+HIGHLIGHTS: Final = ("uniform", "nstep", "per", "her", "insert")
+"""Workloads of the short table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,18 @@ def markdown(report: Report, chart: str | None) -> str:
     return "\n\n".join([*parts, how, _footnotes(report, bullet="- ")])
 
 
+def highlights(report: Report) -> str:
+    """Return the README's short table: the best times of some work, and bytes per transition."""
+    header = ["µs per call, and bytes per transition", *(report.title(name) for name in report.names)]
+    titles = {workload.key: workload.title for workload in report.workloads}
+    table = [header]
+    for key in HIGHLIGHTS:
+        outcomes = report.results.times.get(key, {})
+        table.append([titles[key], *(_best(outcomes.get(name)) for name in report.names)])
+    table += [row[:-1] for row in memory_rows(report)[1:2]]
+    return _markdown_table(table, last="---:")
+
+
 def to_json(report: Report) -> dict[str, Any]:
     """Return everything as plain data."""
     results = report.results
@@ -134,10 +149,14 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _us(outcome: Outcome | None) -> str:
+    return f"{_best(outcome)} ({_short(outcome.median_us)})" if isinstance(outcome, Timing) else _best(outcome)
+
+
+def _best(outcome: Outcome | None) -> str:
     if outcome is None:
         return ""
     if isinstance(outcome, Timing):
-        return f"{_short(outcome.min_us)} ({_short(outcome.median_us)})"
+        return _short(outcome.min_us)
     return "–" if outcome.missing else "failed"
 
 
@@ -203,7 +222,7 @@ def _align(table: list[list[str]]) -> str:
     )
 
 
-def _markdown_table(table: list[list[str]]) -> str:
+def _markdown_table(table: list[list[str]], last: str = "---") -> str:
     header, *body = table
-    rule = ["---", *["---:"] * (len(header) - 2), "---"]
+    rule = ["---", *["---:"] * (len(header) - 2), last]
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *body])
