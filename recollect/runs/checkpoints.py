@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import torch
 
+from recollect.disk import sync_folder
 from recollect.errors import NotFiniteError, StorageError
-from recollect.runs.state_files import read_state, sync_folder, write_state
+from recollect.runs.state_files import read_state, write_state
 
 ACTOR_FILE: Final = "actor.safetensors"
 _STATE: Final = "state"

@@ -1,7 +1,6 @@
 """A tree of tensors and plain values in two files, JSON and safetensors, that reading cannot execute."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from recollect import keys
+from recollect.disk import sync_file, write_synced
 from recollect.errors import StorageError
 
 _TENSOR: Final = "#tensor"
@@ -26,7 +26,7 @@ def write_state(folder: Path, name: str, state: Any) -> None:
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(_encode(state, (), tensors), indent=1)
     write_tensors(folder / f"{name}.safetensors", tensors)
-    _write_synced(folder / f"{name}.json", text.encode())
+    write_synced(folder / f"{name}.json", text.encode())
 
 
 def read_state(folder: Path, name: str) -> Any:
@@ -41,7 +41,7 @@ def read_state(folder: Path, name: str) -> Any:
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write tensors by name, wherever they live and whatever memory they share."""
     save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
-    _sync(path)
+    sync_file(path)
 
 
 def flatten(batch: Mapping[str, Any], prefix: str = "") -> dict[str, torch.Tensor]:
@@ -53,15 +53,6 @@ def flatten(batch: Mapping[str, Any], prefix: str = "") -> dict[str, torch.Tenso
         else:
             tensors[f"{prefix}{key}"] = torch.as_tensor(value)
     return tensors
-
-
-def sync_folder(folder: Path) -> None:
-    """Have a folder's entries on disk, not only in the cache."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _encode(value: Any, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> Any:
@@ -92,13 +83,3 @@ def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     if _ITEMS in value:
         return {key: _decode(inner, tensors) for key, inner in value[_ITEMS]}
     return {key: _decode(inner, tensors) for key, inner in value.items()}
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

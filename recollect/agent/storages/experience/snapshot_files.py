@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from recollect.disk import sync_folder, write_synced
 from recollect.errors import StorageError
 
 MANIFEST: Final = "manifest.json"
@@ -34,7 +35,7 @@ class SnapshotWriter:
         file = f"{self.serial:06d}-{name}.npy"
         path = self._folder / file
         self._written.append(path)
-        _write_synced(path, buffer.getbuffer())
+        write_synced(path, buffer.getbuffer())
         self.checksums[file] = hashlib.sha256(buffer.getbuffer()).hexdigest()
         return file
 
@@ -46,11 +47,11 @@ class SnapshotWriter:
         """Make the files written so far the snapshot."""
         partial = self._folder / PARTIAL
         self._written.append(partial)
-        _write_synced(partial, content)
-        _sync_folder(self._folder)
+        write_synced(partial, content)
+        sync_folder(self._folder)
         os.replace(partial, self._folder / MANIFEST)
         self._written.clear()
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def undo(self) -> None:
         """Remove what was written in vain."""
@@ -86,18 +87,3 @@ def remove_unused(folder: Path, used: Iterable[str]) -> None:
             # What cannot be removed now will be after the next snapshot.
             with contextlib.suppress(OSError):
                 path.unlink()
-
-
-def _write_synced(path: Path, content: bytes | memoryview) -> None:
-    with open(path, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

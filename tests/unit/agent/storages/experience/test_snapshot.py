@@ -232,7 +232,7 @@ def fail_at_call(number: int, error: type[BaseException], monkeypatch: pytest.Mo
 
     monkeypatch.setattr(snapshot_files.os, "fsync", guarded("fsync", os.fsync))
     monkeypatch.setattr(snapshot_files.os, "replace", guarded("replace", os.replace))
-    monkeypatch.setattr(snapshot_files, "_write_synced", guarded("write", snapshot_files._write_synced))
+    monkeypatch.setattr(snapshot_files, "write_synced", guarded("write", snapshot_files.write_synced))
     return calls
 
 
