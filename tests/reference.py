@@ -181,12 +181,16 @@ class ReferenceStore:
         """Append a slice `[time, num_envs, …]` to the lanes of `source`."""
         flat = flatten(data)
         num_steps = len(flat[keys.REWARD])
+        starts = flat.pop(keys.START, np.zeros((num_steps, self.settings.num_envs, 1), np.bool_))
         stream = self._stream(source)
         lanes = self.groups[stream.group]
         first = stream.received if first_step is None else first_step
         if first > stream.received:
             self._cut(lanes)
         skipped = min(num_steps, max(0, stream.received - first))
+        for env, lane in enumerate(lanes):
+            if not lane.steps and starts[skipped:, env].any():
+                lane.base = lane.head + int(np.flatnonzero(starts[skipped:, env])[0])
         for time in range(skipped, num_steps):
             for env, lane in enumerate(lanes):
                 self._append(lane, {path: values[time, env].copy() for path, values in flat.items()})
@@ -524,11 +528,11 @@ class ReferenceStore:
     def all_data(self, source: Hashable = 0) -> Row:
         """All steps of a source, oldest first, `[time, num_envs, …]`.
 
-        Sequences leave out what lies before the oldest one that can be whole, and keep hidden states
-        only where a sequence starts.
+        What is only context after a reset is left out. Sequences say where they start, and keep hidden
+        states only there.
         """
         lanes = self.groups[self.sources[source].group]
-        kept = [[step for step in lane.steps if step.number >= self._oldest(lane)] for lane in lanes]
+        kept = [[step for step in lane.steps if step.number >= lane.context_end] for lane in lanes]
         data = {}
         for path in kept[0][0].row if kept[0] else ():
             values = [[step.row[path] for step in steps] for steps in kept]
@@ -537,23 +541,18 @@ class ReferenceStore:
         if cuts.any():
             data[keys.CUT] = cuts.T[..., None]
         if self.settings.length:
-            data = self._sparse_states(data)
+            data = self._with_starts(data, lanes, kept)
         return data
 
-    def _oldest(self, lane: Lane) -> int:
-        first = lane.steps[0].number if lane.steps else lane.head
-        if not self.settings.length:
-            return first
+    def _with_starts(self, data: Row, lanes: list[Lane], kept: list[list[Step]]) -> Row:
         stride = self.settings.length - self.settings.overlap
-        return lane.base + max(0, ceil((first - lane.base) / stride)) * stride
-
-    def _sparse_states(self, data: Row) -> Row:
-        stride = self.settings.length - self.settings.overlap
+        offsets = [[step.number - lane.base for step in steps] for lane, steps in zip(lanes, kept, strict=True)]
+        starts = np.array(offsets).T[..., None] % stride == 0  # [time, num_envs, 1]
         data = {path: values for path, values in data.items() if path not in under(data, [keys.NEXT_RHS])}
         for path, values in under(data, [keys.RHS]).items():
             data[path] = values.copy()
-            data[path][np.arange(len(values)) % stride > 0] = 0
-        return data
+            data[path][~starts[..., 0]] = 0
+        return data | ({keys.START: starts} if data else {})
 
 
 def _as_batch(row: Row, root: str) -> Any:

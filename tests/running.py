@@ -399,6 +399,8 @@ class Run:
         other.buffer.insert_data_slice(data)
         other.reference.insert(data)
         other.check_sizes()
+        if len(self.reference.groups) == 1:
+            assert len(other.buffer) == len(self.buffer)
         other.check_export(0)
         other.check_batches(1, 8, 1, lambda batch: None)
 

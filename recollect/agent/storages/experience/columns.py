@@ -18,7 +18,8 @@ def export(store: LaneStore, source: Hashable, begin: int, end: int | None) -> d
     """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
     lane = store.lane_of(source)
     lanes = np.arange(lane, lane + store.num_envs, dtype=np.int64)
-    firsts = np.array([_first_exported(store, int(each)) for each in lanes], np.int64)
+    # What serves as context after a reset is never handed out again.
+    firsts = np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])
     lengths = store.ring.heads[lanes] - firsts
     if (lengths != lengths[0]).any():
         raise StorageError(
@@ -76,11 +77,6 @@ def write_ahead(store: LaneStore, key: str, values: Any) -> int:
     return num_steps
 
 
-def _first_exported(store: LaneStore, lane: int) -> int:
-    """Oldest step of `lane` that is exported: of a sequence store, the oldest start."""
-    return min(store.starts.first(store.ring, lane), int(store.ring.heads[lane]))
-
-
 def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
     rows = store.plan().gather(Drawn(ids), ONE_STEP, 1.0)
     for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
@@ -89,6 +85,6 @@ def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str,
     cut = store.ring.are_cut(ids) & ~ended
     if cut.any():
         rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(store.ring.schema.flags[keys.NEXT_DONE]))
-    rows |= {name_of(path): torch.from_numpy(states) for path, states in store.starts.states_of_steps(ids).items()}
+    rows |= {name_of(path): torch.from_numpy(values) for path, values in store.starts.columns(ids).items()}
     shape = (num_steps, store.num_envs)
     return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)

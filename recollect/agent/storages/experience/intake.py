@@ -67,7 +67,7 @@ class Intake:
         addresses = [entry.stage_address for entry in self._inputs]
         self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
         self._hidden = schema.hidden
-        self._ignored = {keys.CUT, keys.NEXT_RHS} if schema.hidden else {keys.CUT}
+        self._ignored = {keys.CUT, keys.START} | ({keys.NEXT_RHS} if schema.hidden else set())
         self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
         # The paths of a nested key, to be compared with the sample's; None for a plain array.
         self._nested: dict[str, set[Path] | None] = {}
@@ -187,13 +187,15 @@ class Intake:
         return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
 
 
-def take_skips(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], np.ndarray | None]:
-    """Take the marks of rows that are no steps out of a sample, bool of `shape`; None if it has none."""
-    if keys.SKIP not in sample:
+def take_marks(
+    sample: Mapping[str, Any], key: str, shape: tuple[int, ...]
+) -> tuple[Mapping[str, Any], np.ndarray | None]:
+    """Take the marks under `key`, which any sample may have or not, out of it, bool of `shape`; None if none is set."""
+    if key not in sample:
         return sample, None
-    skips = _flags(keys.SKIP, sample[keys.SKIP], shape)
-    rest = {key: value for key, value in sample.items() if key != keys.SKIP}
-    return rest, skips if skips.any() else None
+    marks = _flags(key, sample[key], shape)
+    rest = {name: value for name, value in sample.items() if name != key}
+    return rest, marks if marks.any() else None
 
 
 def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience import draw_kernels, gather_kernels
 from recollect.agent.storages.experience.cut_watch import CutWatch
-from recollect.agent.storages.experience.intake import Intake, take_skips, with_time
+from recollect.agent.storages.experience.intake import Intake, take_marks, with_time
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lanes import Lanes
 from recollect.agent.storages.experience.memory import Memory
@@ -181,10 +181,12 @@ class LaneStore:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
 
         Rows that the key `Skip` marks are left out; one that is marked `Cut` too breaks the stream before it.
+        In lanes that hold nothing, sequences start where the key `SequenceStart` says.
         """
         was_built = self._lanes is not None
         try:
-            sample, skips = take_skips(sample, (num_steps, self.num_envs, 1))
+            sample, skips = take_marks(sample, keys.SKIP, (num_steps, self.num_envs, 1))
+            sample, starts = take_marks(sample, keys.START, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
             intake = self.lanes.intake
             addresses, alive = intake.read_slice(sample, num_steps)
@@ -203,6 +205,8 @@ class LaneStore:
                 known.received = first_step
         if begin < num_steps:
             if skips is None:
+                if starts is not None:
+                    self.starts.align(self.ring, known.lane, starts[begin:, :, 0])
                 span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
                 self.lanes.append(span, addresses, [states[begin:] for states in hidden])
             else:

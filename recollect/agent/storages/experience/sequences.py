@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.schema import Leaf, Path
@@ -66,9 +67,12 @@ class Starts:
         """Hidden states at the starts `ids` [batch], by path."""
         return {}
 
-    def states_of_steps(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
-        """Hidden states of any steps `ids` [batch], by path; 0 where none is kept."""
+    def columns(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+        """What is known of any steps `ids` [batch], by path: where rows start, and hidden states, elsewhere 0."""
         return {}
+
+    def align(self, ring: LaneRing, lane: int, marks: np.ndarray) -> None:
+        """Let rows start where `marks` [time, num_envs] of the steps to come say, in lanes that hold none yet."""
 
     def restart(self, ring: LaneRing) -> None:
         """Make the last `overlap` steps of each lane the context of its next row."""
@@ -147,13 +151,18 @@ class Sequences(Starts):
             leaf.path: kept[lanes, grid % kept.shape[1]] for leaf, kept in zip(self._hidden, self._states, strict=True)
         }
 
-    def states_of_steps(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
+    def columns(self, ids: np.ndarray) -> dict[Path, np.ndarray]:
         base = self.table[layout.A_BASE, ids >> layout.ID_SHIFT]
-        elsewhere = ((ids & layout.ID_MASK) - base) % self.stride != 0
+        is_start = ((ids & layout.ID_MASK) - base) % self.stride == 0
         states = self.states(ids)
         for values in states.values():
-            values[elsewhere] = 0
-        return states
+            values[~is_start] = 0
+        return {(keys.START,): is_start[:, None], **states}
+
+    def align(self, ring: LaneRing, lane: int, marks: np.ndarray) -> None:
+        for each, column in enumerate(marks.T, lane):
+            if ring.sizes[each] == 0 and column.any():
+                self.table[layout.A_BASE, each] = ring.heads[each] + column.argmax()
 
     def restart(self, ring: LaneRing) -> None:
         for lane in range(ring.num_lanes):

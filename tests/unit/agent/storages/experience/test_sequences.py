@@ -132,6 +132,48 @@ def test_hidden_states_are_those_of_the_starts(in_slices: bool) -> None:
     assert torch.equal(batch[keys.RHS][:, 1], lanes_of(batch).float())
 
 
+@pytest.mark.parametrize(("size", "length", "overlap"), [(11, 4, 1), (12, 4, 0), (10, 4, 3)])
+@pytest.mark.parametrize("num_steps", [5, 30])
+def test_a_copy_has_the_same_steps_and_sequences_after_any_wrap(
+    size: int, length: int, overlap: int, num_steps: int
+) -> None:
+    memory, copy = (make_memory(size, length, overlap, num_envs=2) for _ in range(2))
+    memory.insert_data_slice(recurrent_slice(num_steps, num_envs=2))
+    copy.insert_data_slice(memory.get_all_buffer_data())
+    assert len(copy) == len(memory) == 2 * min(size, num_steps)
+    for more in range(3):
+        one, other = (each.sample(2000) for each in (memory, copy))
+        for lane in range(2):
+            assert numbers_and_states(one, lane) == numbers_and_states(other, lane)
+        for each in (memory, copy):
+            each.insert_data_slice(recurrent_slice(1, first=num_steps + more, num_envs=2))
+
+
+def numbers_and_states(batch: Sample, lane: int) -> set[tuple[float, ...]]:
+    """Numbers of the steps in each sequence of a lane, and its hidden state."""
+    rows = torch.cat([batch[keys.OBS][..., 0], batch[keys.RHS]], dim=1)
+    return {tuple(row) for row in rows[lanes_of(batch) == lane].tolist()}
+
+
+def test_context_is_not_handed_out_again() -> None:
+    memory, copy = (make_memory(12, 4, 2, num_envs=2) for _ in range(2))
+    memory.insert_data_slice(recurrent_slice(9, num_envs=2))
+    memory.reset()
+    assert memory.get_all_buffer_data()[keys.REWARD].shape == (0, 2, 1)
+    copy.insert_data_slice(memory.get_all_buffer_data())
+    assert len(copy) == len(memory) == 0
+    memory.insert_data_slice(recurrent_slice(5, first=9, num_envs=2))
+    stored = memory.get_all_buffer_data()
+    assert stored[keys.REWARD][:, 1, 0].tolist() == [9, 10, 11, 12, 13]
+    assert memory.get_data_slice(0, 1)[keys.REWARD][:, 1, 0].tolist() == [9]
+    # Sequences start at 7, which is context, and at 9, 11, 13.
+    assert stored[keys.START][:, 0, 0].tolist() == [True, False, True, False, True]
+    copy.insert_data_slice(stored)
+    assert len(copy) == len(memory) == 10
+    assert starts_of(memory) == {7, 9}
+    assert numbers_and_states(copy.sample(400), 0) == {(9, 10, 11, 12, 13, 9, 0)}
+
+
 def test_hidden_states_may_be_nested() -> None:
     memory = make_memory(20, 4, 1)
     memory.insert_data_slice(with_states(with_done(make_slice(11)), nested=True))
