@@ -2,12 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _NUM_RECENT_SLICES: Final = 20
 _WORKERS: Final = "workers"
+_TOTALS: Final = ("num_steps", "restarts", "num_bytes", "codec_s", "env_failures")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,12 @@ class WorkerReport:
     codec_s: float = 0.0
     env_failures: int = 0
     is_alive: bool = True
+
+
+def add_totals(report: WorkerReport, earlier: Iterable[WorkerReport]) -> WorkerReport:
+    """Count in a report also what the same worker did for those who are gone."""
+    totals = {name: sum((getattr(other, name) for other in earlier), getattr(report, name)) for name in _TOTALS}
+    return replace(report, **totals)
 
 
 class Receipt(NamedTuple):

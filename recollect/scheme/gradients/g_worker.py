@@ -202,6 +202,7 @@ class GWorker(SharedComponents, Worker):
             storage.num_bytes,
             self.col_workers.collection.num_env_failures,
             tuple(self.col_workers.collection.reports()),
+            self.epoch,
         )
 
     def progress(self) -> int | None:

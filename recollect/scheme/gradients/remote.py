@@ -18,7 +18,7 @@ from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient, Gradients, GradientsReport
 from recollect.scheme.gradients.learned import take_learned, take_state
 from recollect.scheme.gradients.records import GradientRecords
-from recollect.scheme.gradients.status import GradientStatus, merge
+from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
 from recollect.scheme.gradients.worker_journal import folder_of
 
 Factory = Callable[..., Any]
@@ -48,6 +48,7 @@ class RemoteGradients(Gradients):
         self._indices = tuple(workers.indices)
         self._offending_batch: dict[str, Any] | None = None
         self._statuses: dict[int, GradientStatus] = {}
+        self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
         self._published: Any = None
         self._num_col_changes = 0
@@ -155,7 +156,7 @@ class RemoteGradients(Gradients):
         """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
         num_before = self._status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
-            self._statuses[index] = status
+            self._know(index, status)
         self._records.add(index, self._status_of(index).num_steps - num_before, lag, num_bytes)
 
     def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
@@ -187,12 +188,17 @@ class RemoteGradients(Gradients):
         num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
         return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
 
+    def _know(self, index: int, status: GradientStatus) -> None:
+        lives = self._lives[index]
+        lives[status.epoch] = status
+        self._statuses[index] = add_lives(status, [life for epoch, life in lives.items() if epoch != status.epoch])
+
     def _ask_statuses(self) -> None:
         """Hear from all workers but those that have not yet gone on from where their predecessors stood."""
         calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
         for answer in self.workers.wait_all(calls):
             if answer.error is None:
-                self._statuses[answer.call.worker] = answer.value
+                self._know(answer.call.worker, answer.value)
 
     def _lose(self, index: int, epoch: int) -> None:
         """Follow the end of a worker, and with it of what it had stored."""

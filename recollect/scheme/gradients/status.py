@@ -1,11 +1,12 @@
 """How the collection of a gradient worker stands, as a learner shows and saves it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 from recollect.scheme.collection.episodes import EpisodeHistory
+from recollect.scheme.collection.reports import WorkerReport, add_totals
 
 _EPISODES = "episodes"
 
@@ -24,6 +25,8 @@ class GradientStatus:
         Environments that were rebuilt after a failure.
     reports : tuple of WorkerReport
         What is known of each of its remote collectors.
+    epoch : int
+        Which life of the worker has it. Steps are counted on from life to life, reports and failures begin anew.
     """
 
     collection: dict[str, Any]
@@ -31,7 +34,8 @@ class GradientStatus:
     num_most: int
     num_bytes: int
     num_env_failures: int
-    reports: tuple[Any, ...] = ()
+    reports: tuple[WorkerReport, ...] = ()
+    epoch: int = 0
 
     @property
     def num_steps(self) -> int:
@@ -44,6 +48,20 @@ class GradientStatus:
         history = EpisodeHistory()
         history.load_state(self.collection[_EPISODES])
         return history
+
+
+def add_lives(status: GradientStatus, earlier: Sequence[GradientStatus]) -> GradientStatus:
+    """Count in the status of a worker's life also what befell it, and what its collectors did, in other lives."""
+    reports = tuple(
+        add_totals(report, [other for life in earlier for other in life.reports if _is_same(report, other)])
+        for report in status.reports
+    )
+    num_env_failures = sum((life.num_env_failures for life in earlier), status.num_env_failures)
+    return replace(status, reports=reports, num_env_failures=num_env_failures)
+
+
+def _is_same(report: WorkerReport, other: WorkerReport) -> bool:
+    return (report.index_parent, report.index_worker) == (other.index_parent, other.index_worker)
 
 
 def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:

@@ -13,6 +13,7 @@ from recollect.learner import Learner
 from recollect.scheme import Scheme
 from recollect.scheme.base import engine
 from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.reports import worker_metrics
 from recollect.scheme.updates import all_reduce
 from recollect.scheme.updates.peer_group import Meeting
 from tests.schemes import make_scheme
@@ -180,3 +181,20 @@ def test_too_many_restarts_end_a_run_that_can_be_gone_on_with(
     resumed.step()
     assert (resumed.num_steps, resumed.num_updates) == (32, 6)
     resumed.stop()
+
+
+def test_counts_of_the_dead_are_kept(fake: FakeEngine) -> None:
+    scheme = make_scheme("ddqn", "per", workers={"num_col_workers": 1, "num_grad_workers": 1})
+    run(scheme, 2)
+    collectors(fake)[-1].is_dead = True
+    run(scheme, 2)
+    for num_lost in range(3):
+        status = scheme.status()
+        assert (status.reports[0].restarts, status.reports[0].num_steps) == (1, scheme.num_steps)
+        assert worker_metrics(status.reports)["workers/restarts"] == 1
+        assert scheme.gradients.report().num_restarts == num_lost
+        handles(scheme)[0].is_dead = True
+        run(scheme, 1)
+        assert scheme.status().reports[0].restarts == 1, "before the successor is heard of too"
+        run(scheme, 2)
+    scheme.stop()
