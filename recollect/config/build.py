@@ -47,7 +47,9 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
     train_envs, action_space, obs_space = VecEnv.create_factory(
         env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
     )
-    test_envs, _, _ = VecEnv.create_factory(env, config.options(ENV), config.num_test_envs, seed=config.seed)
+    test_envs, _, _ = VecEnv.create_factory(
+        env, config.options(ENV), config.num_test_envs, kind=config.vec, seed=config.seed
+    )
     actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
     actor_factory = actor_class.create_factory(
         obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)

@@ -88,3 +88,15 @@ def test_every_preset_can_be_built(name: str) -> None:
     num_stages = (config.steps - algo.start_steps) / (algo.update_every * config.num_envs)
     num_evaluations = num_stages * algo.num_epochs * algo.num_mini_batch / algo.test_every
     assert 5 <= num_evaluations <= 20, "a curve needs some evaluations, and they cost time"
+
+
+@pytest.mark.parametrize("vec", ["async", "native", "envpool"])
+def test_test_envs_are_of_the_same_kind(vec: str, make: Builder) -> None:
+    scheme = make("ddqn", "CartPole-v1", vec=vec)
+    driven = [type(envs._driver.vector) for envs in (scheme.col_worker.envs_train, scheme.col_worker.envs_test)]
+    assert driven[0] is driven[1]
+
+
+def test_ids_that_only_a_pool_has_can_be_built(make: Builder) -> None:
+    scheme = make("ddqn", "Pong-v5", vec="envpool", **{"storage.size": 100})
+    assert scheme.actor.obs_space.shape == (4, 84, 84)
