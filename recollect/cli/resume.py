@@ -31,12 +31,15 @@ def run(options: argparse.Namespace) -> int:
     from recollect.cli.session import EVALUATION_FILE, go_on
     from recollect.runs.directory import RunDirectory
 
-    directory = RunDirectory.open(options.run)
-    directory.checkpoints.newest()
-    config = RunConfig.from_document(directory.config)
-    changes = {name: getattr(options, name) for name in ("steps", "threads") if getattr(options, name) is not None}
-    if "steps" not in changes and (directory.path / EVALUATION_FILE).exists():
-        raise ConfigError(f"{options.run} has reached its {config.steps:,} steps; give more with --steps")
-    config = replace(config, **changes)
-    config.save(directory.config_file)
-    return go_on(config, directory.path)
+    run = RunDirectory.open(options.run)
+    num_done = run.checkpoints.num_steps()
+    config = RunConfig.from_document(run.config)
+    steps = config.steps if options.steps is None else options.steps
+    # A run that was stopped in its last evaluation has done all its steps, and still has to be evaluated.
+    is_over = (run.path / EVALUATION_FILE).exists() and steps <= num_done
+    if is_over or (options.steps is not None and steps < num_done):
+        raise ConfigError(
+            f"{options.run} has done {num_done:,} steps already, and {steps:,} are asked for; give more with --steps"
+        )
+    threads = config.threads if options.threads is None else options.threads
+    return go_on(replace(config, steps=steps, threads=threads), run)

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 
 from recollect.cli.command import INTERRUPTED
+from recollect.cli.session_options import SessionOptions
 from recollect.cli.summary import summarise
 from recollect.config import RunConfig, build
 from recollect.learner import Learner
@@ -25,7 +26,7 @@ def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
     """Begin a run in a folder and train to its end; returns an exit code."""
     document = config.with_defaults().to_document()
     scheme = _prepare(config)
-    writers: list[MetricWriter] = [WandbWriter(options.wandb, folder.name, document)] if options.wandb else []
+    wandb = WandbWriter(options.wandb, folder.name, document) if options.wandb else None
     learner = Learner(
         scheme,
         config.steps,
@@ -33,14 +34,24 @@ def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
         config=document,
         command=options.command,
         save_storage=not options.no_replay,
-        writers=writers,
+        writers=[wandb] if wandb else [],
     )
+    SessionOptions(
+        saves_replay=not options.no_replay, wandb_project=options.wandb, wandb_id=wandb.run_id if wandb else None
+    ).write(folder)
     return _train(learner, config, folder)
 
 
-def go_on(config: RunConfig, folder: Path) -> int:
-    """Go on with the run in a folder from its newest checkpoint; returns an exit code."""
-    return _train(Learner(_prepare(config), config.steps, folder, resume=True), config, folder)
+def go_on(config: RunConfig, run: RunDirectory) -> int:
+    """Go on with a run from its newest checkpoint, kept as it was begun; returns an exit code."""
+    kept = SessionOptions.read(run.path)
+    scheme = _prepare(config)
+    writers: list[MetricWriter] = []
+    if kept.wandb_project:
+        writers = [WandbWriter(kept.wandb_project, run.path.name, config.to_document(), kept.wandb_id)]
+    learner = Learner(scheme, config.steps, run.path, save_storage=kept.saves_replay, writers=writers, resume=True)
+    config.save(run.config_file)
+    return _train(learner, config, run.path)
 
 
 def _prepare(config: RunConfig) -> Scheme:

@@ -50,6 +50,12 @@ class Checkpoints:
             raise StorageError(f"there is no checkpoint in {self.folder}; train first, or name another run")
         return paths[-1]
 
+    def num_steps(self) -> int:
+        """Env steps that were done at the checkpoint to go on from."""
+        found = _NAME.fullmatch(self.newest().name)
+        assert found is not None
+        return int(found[2])
+
     def write(self, actor: Any, state: Mapping[str, Any], num_steps: int) -> Path:
         """Write a checkpoint and return its folder.
 

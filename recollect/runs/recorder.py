@@ -42,7 +42,8 @@ class Recorder:
         self._checkpoint_every = checkpoint_every
         self._saves = Saves(run, with_storage=with_storage)
         self._csv = CSVWriter(run.metrics_file)
-        self._writers: list[MetricWriter] = [self._csv, TensorBoardWriter(run.tensorboard_folder), *writers]
+        self._events = TensorBoardWriter(run.tensorboard_folder)
+        self._writers: list[MetricWriter] = [self._csv, self._events, *writers]
         self._evaluation: Any = None
         self._next_row = log_every
         self._next_checkpoint = checkpoint_every
@@ -74,6 +75,7 @@ class Recorder:
         """Put the newest checkpoint into a scheme and return the seconds that its training took."""
         elapsed_s = self._saves.restore(scheme)
         self._csv.forget_after(scheme.num_steps)
+        self._events.forget_after(scheme.num_steps)
         self._next_row = scheme.num_steps + self._log_every
         self._next_checkpoint = scheme.num_steps + self._checkpoint_every
         return elapsed_s

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,12 +64,27 @@ class CSVWriter:
 
 
 class TensorBoardWriter:
-    """Writes event files for TensorBoard."""
+    """Writes event files for TensorBoard, the first one when there is something to write.
+
+    Parameters
+    ----------
+    folder : Path
+        Where; files that are there already stay.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._purge_step: int | None = None
+
+    @cached_property
+    def _events(self) -> Any:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._events: Any = SummaryWriter(str(folder))
+        return SummaryWriter(str(self._folder), purge_step=self._purge_step)
+
+    def forget_after(self, num_steps: int) -> None:
+        """Have TensorBoard leave out the points of later steps, which are taken again; before the first row."""
+        self._purge_step = num_steps + 1
 
     def write(self, row: Metrics) -> None:
         """Write a point for each metric."""
@@ -77,8 +93,9 @@ class TensorBoardWriter:
                 self._events.add_scalar(name, value, int(row[metrics.STEPS]))
 
     def close(self) -> None:
-        """Write what is left and close the file."""
-        self._events.close()
+        """Write what is left and close the file, if there is one."""
+        if "_events" in vars(self):
+            self._events.close()
 
 
 class WandbWriter:
@@ -92,14 +109,24 @@ class WandbWriter:
         Name of the run.
     config : mapping, optional
         The resolved config.
+    run_id : str, optional
+        The run there to go on with; by default a new one.
     """
 
-    def __init__(self, project: str, name: str, config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, project: str, name: str, config: Mapping[str, Any] | None = None, run_id: str | None = None
+    ) -> None:
         try:
             import wandb
         except ImportError as error:
             raise ConfigError("Weights & Biases needs the extra 'wandb': pip install \"recollect[wandb]\"") from error
-        self._run = wandb.init(project=project, name=name, config=dict(config or {}))
+        known = {} if run_id is None else {"id": run_id, "resume": "allow"}
+        self._run = wandb.init(project=project, name=name, config=dict(config or {}), **known)
+
+    @property
+    def run_id(self) -> str:
+        """What the run is called there, to go on with it later."""
+        return str(self._run.id)
 
     def write(self, row: Metrics) -> None:
         """Send a row."""

@@ -5,8 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -74,7 +77,10 @@ def test_options_of_the_command_line_reach_the_config(recollect: Run) -> None:
 
 def test_a_run_goes_on_where_it_was(trained: Path, recollect: Run) -> None:
     refused = recollect("resume", str(trained))
-    assert (refused.code, refused.err) == (2, f"error: {trained} has reached its 100 steps; give more with --steps\n")
+    assert (refused.code, refused.err) == (
+        2,
+        f"error: {trained} has done 100 steps already, and 100 are asked for; give more with --steps\n",
+    )
     outcome = recollect("resume", str(trained), "--steps", "150")
     assert outcome.code == 0
     assert "150/150 steps" in outcome.out
@@ -82,6 +88,47 @@ def test_a_run_goes_on_where_it_was(trained: Path, recollect: Run) -> None:
     assert rows == sorted(rows)
     assert rows[-1] == 150
     assert RunConfig.load(trained / "config.yaml").steps == 150
+
+
+@pytest.mark.parametrize("words", [("--steps", "50"), ("--steps", "100", "--threads", "1")])
+def test_a_run_that_is_asked_for_fewer_steps_than_it_has_stays_as_it_is(
+    words: tuple[str, ...], trained: Path, recollect: Run
+) -> None:
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    outcome = recollect("resume", str(trained), *words)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"error: {trained} has done 100 steps already, and {words[1]} are asked for; ")
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+def test_a_longer_run_that_was_stopped_goes_on_without_being_told_how_far(trained: Path, recollect: Run) -> None:
+    config = RunConfig.load(trained / "config.yaml")
+    replace(config, steps=150).save(trained / "config.yaml")  # as `--steps 150` and Ctrl-C leave it
+    outcome = recollect("resume", str(trained))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "150/150 steps" in outcome.out
+
+
+def test_a_run_that_was_stopped_in_its_last_evaluation_is_evaluated(trained: Path, recollect: Run) -> None:
+    (trained / "evaluation.json").unlink()
+    config = RunConfig.load(trained / "config.yaml")
+    replace(config, steps=98).save(trained / "config.yaml")  # the last update stage went beyond it
+    outcome = recollect("resume", str(trained))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert (trained / "evaluation.json").exists()
+
+
+def test_a_run_is_kept_as_before_when_it_goes_on(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    there = SimpleNamespace(id="abc", log=lambda row, step: None, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(options) or there))
+    assert recollect(*CARTPOLE, "--steps", "60", "--no-replay", "--wandb", "mine", *TINY).code == 0
+    outcome = recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert not Path("runs/cartpole-ddqn-1/storage").exists()
+    new, known = calls
+    assert (new["project"], new["name"]) == (known["project"], known["name"]) == ("mine", "cartpole-ddqn-1")
+    assert (known["id"], known["resume"]) == ("abc", "allow")
 
 
 def test_an_evaluation_is_over_as_many_episodes_as_asked_for(trained: Path, recollect: Run) -> None:

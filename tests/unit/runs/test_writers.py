@@ -71,6 +71,27 @@ def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
     assert metrics.STEPS not in events.Tags()["scalars"]
 
 
+def test_tensorboard_shows_steps_that_are_taken_again_once(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for begin, value in ((10, 1.0), (30, 2.0)):
+        writer = TensorBoardWriter(tmp_path)
+        if begin > 10:
+            writer.forget_after(20)
+        for steps in range(begin, 50, 10):
+            writer.write({metrics.STEPS: steps, "train/return": value})
+        writer.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    points = [(event.step, event.value) for event in events.Scalars("train/return")]
+    assert points == [(10, 1.0), (20, 1.0), (30, 2.0), (40, 2.0)]
+
+
+def test_tensorboard_gets_no_file_without_a_row(tmp_path: Path) -> None:
+    TensorBoardWriter(tmp_path).close()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match=r'needs the extra \'wandb\': pip install "recollect\[wandb\]"'):
@@ -92,3 +113,13 @@ def test_weights_and_biases_get_every_row(monkeypatch: pytest.MonkeyPatch) -> No
         ({"steps": 4, "a": 1.0}, 4),
         "finish",
     ]
+
+
+def test_a_run_at_weights_and_biases_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    run = SimpleNamespace(id="abc")
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(options) or run))
+    assert WandbWriter("project", "run").run_id == "abc"
+    WandbWriter("project", "run", run_id="abc")
+    new, known = calls
+    assert known == {**new, "id": "abc", "resume": "allow"}
