@@ -4,9 +4,11 @@ import argparse
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,18 +28,31 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
     stem = options.name or stem_of(config)
     seeds = range(config.seed, config.seed + options.seeds)
     folders = [free_folder(options.out, f"{stem}-{seed}") for seed in seeds]
+    trainings = _Trainings()
     pool = ThreadPoolExecutor(options.jobs)
     futures = [
-        pool.submit(_train, [*options.words, *_changes(config, seed, folder)], folder.name)
+        pool.submit(trainings.run, [*options.words, *_changes(config, seed, folder)], folder.name)
         for seed, folder in zip(seeds, folders, strict=True)
     ]
     try:
         codes = [future.result() for future in futures]
     except KeyboardInterrupt:
-        pool.shutdown(cancel_futures=True)  # those at work get Ctrl-C from the terminal, and save what they have
+        trainings.interrupt()
+        _wait(pool, trainings)
         return INTERRUPTED
     _report(folders, options.out / stem)
     return max(codes)
+
+
+def _wait(pool: ThreadPoolExecutor, trainings: "_Trainings") -> None:
+    """Wait until all trainings have saved what they have; a second Ctrl-C reaches them as well."""
+    while True:
+        try:
+            pool.shutdown()
+        except KeyboardInterrupt:
+            trainings.interrupt()
+        else:
+            return
 
 
 def _changes(config: RunConfig, seed: int, folder: Path) -> list[str]:
@@ -46,18 +61,45 @@ def _changes(config: RunConfig, seed: int, folder: Path) -> list[str]:
     return ["--seeds", "1", "--seed", str(seed), "--threads", threads, "--name", folder.name]
 
 
-def _train(arguments: Sequence[str], name: str) -> int:
-    """Train in a process, and repeat what it says, line by line under the run's name."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recollect", "train", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | dict.fromkeys(_THREAD_VARIABLES, "1"),
-    )
-    for line in process.stdout or ():
-        print(f"{name}: {line}", end="", flush=True)
-    return process.wait()
+class _Trainings:
+    """Trainings in processes of their own, which hear of Ctrl-C from here alone, and so once each time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._is_over = False
+
+    def run(self, arguments: Sequence[str], name: str) -> int:
+        """Train in a process, and repeat what it says, line by line under the run's name."""
+        process = self._start(arguments)
+        if process is None:
+            return INTERRUPTED
+        for line in process.stdout or ():
+            print(f"{name}: {line}", end="", flush=True)
+        return process.wait()
+
+    def interrupt(self) -> None:
+        """Hand Ctrl-C on to those at work, which then save what they have; no other one is begun."""
+        with self._lock:
+            self._is_over = True
+            for process in self._processes:
+                process.send_signal(signal.SIGINT)
+
+    def _start(self, arguments: Sequence[str]) -> "subprocess.Popen[str] | None":
+        with self._lock:
+            if self._is_over:
+                return None
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recollect", "train", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=os.environ | dict.fromkeys(_THREAD_VARIABLES, "1"),
+                process_group=0,  # the terminal signals a group; a second signal would break the saving off
+            )
+            self._processes.append(process)
+            return process
 
 
 def _report(folders: Sequence[Path], out: Path) -> None:

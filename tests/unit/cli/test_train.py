@@ -205,16 +205,25 @@ def test_an_error_in_every_seed_is_the_commands_error(recollect: Run) -> None:
     assert "cartpole-sac-2: error: SAC (continuous) cannot act in Discrete(2)." in outcome.out
 
 
-def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run) -> None:
-    words = [sys.executable, "-m", "recollect", *CARTPOLE, "--steps", "10_000_000", *TINY]
+def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    """Begin a training in a process that hears Ctrl-C."""
     # A shell that runs the tests in the background makes them, and so their children, deaf to the signal.
     listen = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    command = [sys.executable, "-m", "recollect", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=listen, text=True, **pipes)
-    folder = tmp_path / "runs" / "cartpole-ddqn-1"
-    deadline = time.monotonic() + 60
-    while not read_rows(folder / "metrics.csv") and time.monotonic() < deadline:
+    return subprocess.Popen(command, cwd=folder, preexec_fn=listen, text=True, **pipes)
+
+
+def wait_for_rows(*folders: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not all(read_rows(folder / "metrics.csv") for folder in folders) and time.monotonic() < deadline:
         time.sleep(0.1)
+
+
+def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run) -> None:
+    process = start(tmp_path, *CARTPOLE, "--steps", "10_000_000", *TINY)
+    folder = tmp_path / "runs" / "cartpole-ddqn-1"
+    wait_for_rows(folder)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -225,6 +234,20 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run
     outcome = recollect("resume", str(folder), "--steps", str(num_steps + 50))
     assert outcome.code == 0
     assert f"{num_steps + 50:,}" in outcome.out
+
+
+def test_ctrl_c_ends_all_seeds_cleanly(tmp_path: Path) -> None:
+    words = ("--steps", "10_000_000", "--seeds", "3", "--jobs", "2")
+    process = start(tmp_path, *CARTPOLE, *words, *TINY)
+    folders = [tmp_path / "runs" / f"cartpole-ddqn-{seed}" for seed in (1, 2, 3)]
+    wait_for_rows(*folders[:2])
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (130, "")
+    assert out.count("steps; go on with: recollect resume runs/cartpole-ddqn-") == 2
+    assert "Traceback" not in out
+    assert all(RunDirectory.open(folder).checkpoints.newest().is_dir() for folder in folders[:2])
+    assert not folders[2].exists()
 
 
 def test_the_default_is_the_default_preset() -> None:
