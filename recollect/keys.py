@@ -46,9 +46,7 @@ EPISODES: Final = "Episodes"
 TRAIN_REWARD: Final = "TrainReward"
 STORAGE: Final = "Storage"
 COLLECTION: Final = "Collection"
-TEST_REWARD: Final = "TestReward"
 EPISODE_LENGTH: Final = "EpisodeLength"
-SUCCESS: Final = "Success"
 
 # Parts of a goal environment's observation (Gymnasium's convention).
 ACHIEVED_GOAL: Final = "achieved_goal"

@@ -22,8 +22,8 @@ class ReplayRatio:
     >>> ratio.due
     2
     >>> ratio.updated(2)
-    >>> ratio.due, ratio.steps_short
-    (0, 2)
+    >>> ratio.due
+    0
     """
 
     def __init__(self, updates_per_step: float) -> None:
@@ -35,11 +35,6 @@ class ReplayRatio:
     def due(self) -> int:
         """Whole updates that are to be made before more is collected."""
         return max(0, math.floor(self._num_steps * self.updates_per_step + 1e-9) - self._num_updates)
-
-    @property
-    def steps_short(self) -> int:
-        """Steps to collect before the next update; 0 if one is due."""
-        return max(0, math.ceil((self._num_updates + 1) / self.updates_per_step - 1e-9) - self._num_steps)
 
     def collected(self, num_steps: int) -> None:
         """Count steps that came in."""

@@ -108,11 +108,6 @@ class Scheme(SharedComponents):
         self.num_col_workers = self.config.num_col_workers
 
     @property
-    def grad_worker(self) -> Any:
-        """The worker in this process that computes gradients; None if all of them are elsewhere."""
-        return self.gradients.worker if isinstance(self.gradients, LocalGradients) else None
-
-    @property
     def num_envs(self) -> int:
         """Train environments of each worker that collects."""
         return int(self.col_worker.envs_train.num_envs)

@@ -27,16 +27,9 @@ class Version(NamedTuple):
 
 
 class PublishedWeights:
-    """Puts the weights of an actor into the object store, once for every version.
-
-    Attributes
-    ----------
-    num_puts : int
-        How often weights were put.
-    """
+    """Puts the weights of an actor into the object store, once for every version."""
 
     def __init__(self) -> None:
-        self.num_puts = 0
         self._newest: Version | None = None
         self._num_changes: int | None = None
 
@@ -58,5 +51,4 @@ class PublishedWeights:
         if self._newest is None or num_changes != self._num_changes:
             self._newest = Version(self.number + 1, engine.put(pack_weights(actor)))
             self._num_changes = num_changes
-            self.num_puts += 1
         return self._newest

@@ -15,16 +15,14 @@ def test_no_update_is_early_and_none_is_left_out(ratio: float, stages: list[int]
     for num_steps in stages:
         limiter.collected(num_steps)
         due = limiter.due
-        assert (limiter.steps_short == 0) == (due > 0)
         limiter.updated(due)
         num_updates += due
-        assert limiter.steps_short > 0
+        assert limiter.due == 0
     assert abs(num_updates - ratio * sum(stages)) < 1 + 1e-6
 
 
-def test_steps_that_are_short_are_enough_and_not_too_many() -> None:
+def test_an_update_is_due_with_the_step_that_makes_it_whole() -> None:
     limiter = ReplayRatio(0.3)
-    assert limiter.steps_short == 4
     limiter.collected(3)
     assert limiter.due == 0
     limiter.collected(1)
@@ -36,7 +34,10 @@ def test_going_on_from_a_state() -> None:
     limiter.collected(9)
     limiter.updated(3)
     other.load_state(limiter.state())
-    assert (other.due, other.steps_short) == (limiter.due, limiter.steps_short) == (1, 0)
+    assert other.due == limiter.due == 1
+    other.updated()
+    other.collected(1)
+    assert other.due == 1
 
 
 def test_no_updates_at_all_are_no_ratio() -> None:

@@ -30,8 +30,8 @@ def run(scheme: Scheme, num_stages: int) -> None:
 
 def test_workers_share_their_parts() -> None:
     scheme = make_scheme()
-    assert scheme.algo is scheme.grad_worker.algo is scheme.col_worker.algo
-    assert scheme.storage is scheme.grad_worker.storage is scheme.col_worker.storage
+    assert scheme.algo is scheme.gradients.worker.algo is scheme.col_worker.algo
+    assert scheme.storage is scheme.gradients.worker.storage is scheme.col_worker.storage
     assert scheme.algo.actor is scheme.actor is scheme.storage.actor
     assert scheme.num_envs == 2
     run(scheme, 3)

@@ -34,4 +34,4 @@ def test_one_put_for_every_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert weights.number == 0
     assert weights.publish(module, 0) == weights.publish(module, 0) == (1, 1)
     assert weights.publish(module, 50) == (2, 2)
-    assert weights.number == weights.num_puts == len(puts) == 2
+    assert weights.number == len(puts) == 2

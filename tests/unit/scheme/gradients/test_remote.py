@@ -32,7 +32,7 @@ def make_gradients(
         scheme = make_scheme("sac", "per", start_steps=start_steps)
         worker = GWorker(
             index,
-            lambda *_, scheme=scheme: scheme.grad_worker.col_workers,
+            lambda *_, scheme=scheme: scheme.gradients.worker.col_workers,
             num_peers=num_workers,
             journal_folder=journals,
         )
@@ -283,7 +283,7 @@ def test_normalisers_see_what_all_workers_saw() -> None:
     options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
     schemes = [build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options)) for _ in range(3)]
     workers = [
-        GWorker(index, lambda *_, scheme=scheme: scheme.grad_worker.col_workers, num_peers=2)
+        GWorker(index, lambda *_, scheme=scheme: scheme.gradients.worker.col_workers, num_peers=2)
         for index, scheme in enumerate(schemes[1:])
     ]
     gradients: Any = SyncGradients(schemes[0].col_worker, WorkersHere(workers))  # type: ignore[arg-type]
@@ -301,7 +301,8 @@ def test_stages_that_bring_fewer_updates_are_made_up_for_where_a_rate_falls(kind
     schemes = [build(resolve("ppo", "CartPole-v1", preset="none", overrides=options)) for _ in range(3)]
     gradients: Any = schemes[0].gradients
     if kind is not None:
-        workers = [GWorker(index, lambda *_, s=s: s.grad_worker.col_workers) for index, s in enumerate(schemes[1:])]
+        own = [scheme.gradients.worker.col_workers for scheme in schemes[1:]]
+        workers = [GWorker(index, lambda *_, each=each: each) for index, each in enumerate(own)]
         gradients = kind(schemes[0].col_worker, WorkersHere(workers))
     update = UWorker(0, gradients)
     for _ in range(2):

@@ -35,7 +35,7 @@ class Peers:
 
 def make_peer(group: Peers) -> PeerWorker:
     scheme = make_scheme("sac", "per", start_steps=8)
-    peer = PeerWorker(0, lambda *_: scheme.grad_worker.col_workers)
+    peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
     peer._group = group  # type: ignore[assignment]
     return peer
 
