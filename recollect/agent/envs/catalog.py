@@ -1,16 +1,24 @@
 """Ready factories: envs by id, from Gymnasium and the packages that register theirs with it."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
 import gymnasium as gym
-from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
 
+from recollect.agent.envs.failures import describe
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError, closest
 
 _ATARI_PREFIX: Final = "ALE/"
+_ATARI_ENTRY_POINT: Final = "ale_py"
+# Ids of older versions, which ale-py registers too.
+_OLD_ATARI: Final = "NoFrameskip-v"
+_STACK_SIZE: Final = 4
+_CLIP_REWARDS: Final = "clip_rewards"
 _ROBOTICS_PREFIXES: Final = ("Fetch", "Hand", "AntMaze", "PointMaze", "Adroit", "Franka")
 
 # Modules that envs need, by the extra that brings them; the first one registers envs with Gymnasium.
@@ -28,7 +36,7 @@ _ENTRY_POINTS: Final = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d
 def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     """Make one env by its id, with what such envs usually need.
 
-    Atari games (`ALE/...`) get the standard preprocessing, see `make_atari`. Gymnasium-Robotics tasks are
+    Atari games get the standard preprocessing, see `make_atari`. They and Gymnasium-Robotics tasks are
     registered when one is asked for.
 
     Parameters
@@ -42,12 +50,19 @@ def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     Raises
     ------
     ConfigError
-        If there is no such env, or the extra that it needs is not installed.
+        If there is no such env, the extra that it needs is not installed, or it cannot be made with the options.
     """
-    if env_id.startswith(_ATARI_PREFIX):
-        return make_atari(env_id, **options)
-    find_env(env_id)
-    return _make(env_id, options)
+    return make_atari(env_id, **options) if _is_atari(env_id) else _make(env_id, options)
+
+
+def make_training_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
+    """Make an env to train in: rewards of Atari games are clipped, unless the options say otherwise."""
+    return make_env(env_id, **{_CLIP_REWARDS: True, **options} if _is_atari(env_id) else options)
+
+
+def make_test_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
+    """Make an env to evaluate in: rewards are those of the game, whatever is done to them in training."""
+    return make_env(env_id, **{name: value for name, value in options.items() if name != _CLIP_REWARDS})
 
 
 def make_atari(
@@ -55,9 +70,10 @@ def make_atari(
     *,
     frame_skip: int = 4,
     screen_size: int = 84,
-    stack_size: int = 4,
+    stack_size: int = _STACK_SIZE,
     noop_max: int = 30,
     terminal_on_life_loss: bool = False,
+    clip_rewards: bool = False,
     **options: Any,
 ) -> gym.Env[Any, Any]:
     """Make an Atari game as Mnih et al. (2015) prepare it: uint8 `[stack_size, screen_size, screen_size]`.
@@ -65,11 +81,13 @@ def make_atari(
     Parameters
     ----------
     env_id : str
-        For instance "ALE/Pong-v5".
+        For instance "ALE/Pong-v5", or "PongNoFrameskip-v4".
     frame_skip, screen_size, noop_max, terminal_on_life_loss
         As in `gymnasium.wrappers.AtariPreprocessing`.
     stack_size : int
         How many frames one observation has, the newest last.
+    clip_rewards : bool
+        Whether rewards are clipped to [-1, 1], as usual in training; `VecEnv` does so there.
     **options
         Handed to `gymnasium.make`.
     """
@@ -82,24 +100,32 @@ def make_atari(
         screen_size=screen_size,
         terminal_on_life_loss=terminal_on_life_loss,
     )
-    return FrameStackObservation(screen, stack_size)
+    return FrameStackObservation(ClipReward(screen, -1.0, 1.0) if clip_rewards else screen, stack_size)
+
+
+def frame_stack_of(env_id: str, kind: str, options: Mapping[str, Any]) -> int | None:
+    """How many frames observations of an env by id are stacks of, for a storage to keep each once; None if of none."""
+    if kind == "envpool":
+        _find_pool(env_id)
+        depth = getattr(import_module("envpool").make_spec(env_id, **options).config, "stack_num", 1)
+    else:
+        depth = options.get("stack_size", _STACK_SIZE) if kind != "native" and _is_atari(env_id) else 1
+    return int(depth) if depth > 1 else None
 
 
 def make_native(env_id: str, *, num_envs: int, **options: Any) -> VectorEnv:
     """Make the vector env that a task brings itself, where it has one."""
     if find_env(env_id).vector_entry_point is None:
         raise ConfigError(f"{env_id} has no vector env of its own; use the kind 'sync' or 'async'")
-    return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **options)
+    with _explained(env_id, options):
+        return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **options)
 
 
 def make_pool(task_id: str, *, num_envs: int, seed: list[int], **options: Any) -> Any:
     """Make a pool of EnvPool's envs."""
-    _require(task_id, "envpool")
-    envpool = import_module("envpool")
-    known = envpool.list_all_envs()
-    if task_id not in known:
-        raise ConfigError(f"EnvPool has no env {task_id!r}; {_hint(task_id, known)}")
-    return envpool.make_gymnasium(task_id, num_envs=num_envs, seed=seed, **options)
+    _find_pool(task_id)
+    with _explained(task_id, options):
+        return import_module("envpool").make_gymnasium(task_id, num_envs=num_envs, seed=seed, **options)
 
 
 def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
@@ -118,8 +144,8 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
     try:
         if module:
             gym.register_envs(import_module(module))
-        spec = gym.spec(name)
-    except ModuleNotFoundError as error:
+        spec = _spec(name)
+    except ImportError as error:
         raise ConfigError(f"{env_id!r} names a module that cannot be imported: {error}") from error
     except gym.error.Error:
         raise ConfigError(f"there is no env {env_id!r}; {_hint(env_id, gym.registry)}") from None
@@ -131,19 +157,51 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
 
 def _make(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
     # Gymnasium's checker looks at every step; VecEnv and storages check what they take.
-    try:
+    with _explained(env_id, options):
         return gym.make(env_id, **{"disable_env_checker": True, **options})
+
+
+@contextmanager
+def _explained(env_id: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Let whatever is raised in making an env say which one it was, and with which options."""
+    try:
+        yield
     except TypeError as error:
         # Gymnasium says behind this once more which options these were.
         reason = str(error).partition(" was raised from")[0]
-        raise ConfigError(f"{env_id} does not take the options {options}: {reason}") from error
+        raise ConfigError(f"{env_id} does not take the options {dict(options)}: {reason}") from error
     except gym.error.DependencyNotInstalled as error:
         raise ConfigError(f"{env_id} needs a package that is not installed: {error}") from error
+    except Exception as error:
+        raise ConfigError(f"{env_id} cannot be made with the options {dict(options)}: {describe(error)}") from error
+
+
+def _spec(name: str) -> gym.envs.registration.EnvSpec:
+    """Find an env in the registry; ale-py has ids of older games that do not tell where they come from."""
+    try:
+        return gym.spec(name)
+    except gym.error.Error:
+        if find_spec(_ATARI_ENTRY_POINT) is None:
+            raise
+    gym.register_envs(import_module(_ATARI_ENTRY_POINT))
+    return gym.spec(name)
+
+
+def _is_atari(env_id: str) -> bool:
+    return str(find_env(env_id).entry_point).startswith(_ATARI_ENTRY_POINT)
+
+
+def _find_pool(task_id: str) -> None:
+    """Refuse an id that EnvPool does not have."""
+    _require(task_id, "envpool")
+    known = import_module("envpool").list_all_envs()
+    if task_id not in known:
+        raise ConfigError(f"EnvPool has no env {task_id!r}; {_hint(task_id, known)}")
 
 
 def _extra_by_name(env_id: str) -> str | None:
     """The extra whose package registers an env of this name; None if Gymnasium or the user does."""
-    if env_id.startswith(_ATARI_PREFIX):
+    if env_id.startswith(_ATARI_PREFIX) or _OLD_ATARI in env_id:
         return "atari"
     if env_id not in gym.registry and env_id.startswith(_ROBOTICS_PREFIXES):
         return "robotics"
