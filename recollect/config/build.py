@@ -8,6 +8,7 @@ from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
+    from recollect.agent.envs import VecEnvFactory
     from recollect.scheme.scheme import Scheme
 
 # Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
@@ -54,7 +55,7 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
     actor_factory = actor_class.create_factory(
         obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)
     )
-    storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config))
+    storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config, train_envs))
     return Scheme(
         algo_factory,
         actor_factory,
@@ -91,9 +92,10 @@ def _values(config: RunConfig, part: str) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in config.options(part).items()}
 
 
-def _storage_parameters(config: RunConfig) -> dict[str, Any]:
-    """Options of the storage; where they are not given, its seed and size follow from the run."""
-    return {"seed": config.seed, "size": _storage_size(config), **_values(config, STORAGE)}
+def _storage_parameters(config: RunConfig, envs: "VecEnvFactory") -> dict[str, Any]:
+    """Options of the storage; where they are not given, its seed and size follow from the run, stacks from the envs."""
+    follow = {"seed": config.seed, "size": _storage_size(config), "frame_stack": envs.frame_stack()}
+    return follow | _values(config, STORAGE)
 
 
 def _storage_size(config: RunConfig) -> int:

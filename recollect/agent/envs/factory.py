@@ -8,6 +8,7 @@ import gymnasium as gym
 import torch
 from gymnasium.vector import AutoresetMode
 
+from recollect.agent.envs.catalog import frame_stack_of
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder, VectorPlan, env_fns_of
@@ -17,7 +18,8 @@ from recollect.errors import ConfigError, closest
 if TYPE_CHECKING:
     from recollect.agent.envs.vec_env import VecEnv
 
-_MODES: Final = ("train", "test")
+_TRAIN: Final = "train"
+_MODES: Final = (_TRAIN, "test")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -57,9 +59,9 @@ class VecEnvFactory:
     ) -> "VecEnv":
         """Create the envs of one worker, for training or for tests."""
         seeds = self.seeds(index_worker, index_parent, mode)
-        plan = self._plan(self.vec_env_size)
+        plan = self._plan(self.vec_env_size, mode)
         vector = BUILDERS[self.kind](plan, seeds)
-        return self.vec_env_class(vector, device, seeds=seeds, env_fns=self.env_fns())
+        return self.vec_env_class(vector, device, seeds=seeds, env_fns=env_fns_of(self.kind, plan))
 
     def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = "train") -> list[int]:
         """Seeds of one worker's envs, from the run's seed and the worker's place."""
@@ -82,13 +84,18 @@ class VecEnvFactory:
         check_spaces(*found)
         return found
 
-    def _plan(self, num_envs: int) -> VectorPlan:
+    def frame_stack(self) -> int | None:
+        """How many frames observations are stacks of, where the id tells, for storages to keep each frame once."""
+        return frame_stack_of(self.env_fn, self.kind, self.env_kwargs) if isinstance(self.env_fn, str) else None
+
+    def _plan(self, num_envs: int, mode: str = _TRAIN) -> VectorPlan:
         try:
-            mode = None if self.autoreset_mode is None else AutoresetMode(self.autoreset_mode)
+            autoreset = None if self.autoreset_mode is None else AutoresetMode(self.autoreset_mode)
         except ValueError:
             known = ", ".join(repr(each.value) for each in AutoresetMode)
             raise ConfigError(f"autoreset_mode must be one of {known}, got {self.autoreset_mode!r}") from None
-        return VectorPlan(self.env_fn, self.env_kwargs, num_envs, mode, self.max_consecutive_failures)
+        limit, is_training = self.max_consecutive_failures, mode == _TRAIN
+        return VectorPlan(self.env_fn, self.env_kwargs, num_envs, autoreset, limit, is_training)
 
     def __repr__(self) -> str:
         name = self.env_fn if isinstance(self.env_fn, str) else getattr(self.env_fn, "__name__", repr(self.env_fn))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-from recollect.agent.envs.catalog import make_env, make_native, make_pool
+from recollect.agent.envs.catalog import make_native, make_pool, make_test_env, make_training_env
 from recollect.agent.envs.envpool_vector import EnvPoolVector
 from recollect.agent.envs.failures import FaultTolerantEnv
 from recollect.agent.envs.native_vector import FaultTolerantVector
@@ -39,6 +39,8 @@ class VectorPlan:
         How it begins new episodes; None is the kind's own way.
     max_consecutive_failures : int
         One more without a good step in between is an `EnvError`.
+    is_training : bool
+        Whether the envs are for training and not for tests.
     """
 
     env_fn: Callable[..., Any] | str
@@ -46,6 +48,12 @@ class VectorPlan:
     num_envs: int = 1
     autoreset_mode: AutoresetMode | None = None
     max_consecutive_failures: int = 5
+    is_training: bool = True
+
+    @property
+    def build_one(self) -> partial[Any]:
+        """What makes one env."""
+        return self.build_by(make_training_env if self.is_training else make_test_env)
 
     def build_by(self, make: Callable[..., Any]) -> partial[Any]:
         """What makes the env (or vector env): `make` from an id, or the caller's own function."""
@@ -114,9 +122,8 @@ def close_vector(vector: VectorEnv) -> None:
 
 def env_fns_of(kind: str, plan: VectorPlan) -> list[EnvBuilder]:
     """What makes each single env; none where there are no single envs."""
-    return [plan.build_by(make_env)] * plan.num_envs if kind in ("sync", "async") else []
+    return [plan.build_one] * plan.num_envs if kind in ("sync", "async") else []
 
 
 def _tolerant_builders(plan: VectorPlan) -> list[EnvBuilder]:
-    build = plan.build_by(make_env)
-    return [partial(FaultTolerantEnv, build, plan.max_consecutive_failures)] * plan.num_envs
+    return [partial(FaultTolerantEnv, plan.build_one, plan.max_consecutive_failures)] * plan.num_envs

@@ -100,3 +100,11 @@ def test_test_envs_are_of_the_same_kind(vec: str, make: Builder) -> None:
 def test_ids_that_only_a_pool_has_can_be_built(make: Builder) -> None:
     scheme = make("ddqn", "Pong-v5", vec="envpool", **{"storage.size": 100})
     assert scheme.actor.obs_space.shape == (4, 84, 84)
+
+
+@pytest.mark.parametrize(("algo", "storage"), [("ddqn", "replay"), ("ppo", "gae")])
+def test_frames_of_atari_are_stored_once(algo: str, storage: str, make: Builder) -> None:
+    scheme = make(algo, "ALE/Pong-v5", storage=storage, num_test_envs=1)
+    scheme.col_worker.collect_train_data(20)
+    assert scheme.storage.num_bytes / len(scheme.storage) < 1.5 * 84 * 84
+    assert scheme.storage.get_data_slice(5, 6)["Observation"].shape == (1, 1, 4, 84, 84)

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.wrappers import AtariPreprocessing
 
 from recollect.agent.envs import VecEnv, catalog, make_env
 from recollect.errors import ConfigError
@@ -25,6 +26,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ("FetchReach-v99", "gymnasium_robotics", "robotics"),
         ("ALE/Pong-v5", "ale_py", "atari"),
+        ("PongNoFrameskip-v4", "ale_py", "atari"),
         ("HalfCheetah-v5", "mujoco", "mujoco"),
         ("LunarLander-v3", "Box2D", "box2d"),
     ],
@@ -49,6 +51,7 @@ def test_missing_envpool_is_named(without: Any) -> None:
         ("CartPole-v7", "did you mean 'CartPole-v1'?"),
         ("Pendulum", "did you mean 'Pendulum-v1'?"),
         ("recollect/BitFlop-v0", "did you mean 'recollect/BitFlip-v0'?"),
+        ("ALE/Pomg-v5", "did you mean 'ALE/Pong-v5'?"),
         ("Xyzzy-v0", "pprint_registry"),
         ("", "pprint_registry"),
         ("no_such_module:Env-v0", "cannot be imported"),
@@ -68,6 +71,30 @@ def test_unknown_pool() -> None:
 def test_unknown_option() -> None:
     with pytest.raises(ConfigError, match="CartPole-v1 does not take the options"):
         make_env("CartPole-v1", gravity_of_the_moon=1.6)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "cause", "message"),
+    [
+        (
+            "HalfCheetah-v2",
+            {},
+            ImportError,
+            r"HalfCheetah-v2 cannot be made with the options \{\}: ImportError: .*mujoco",
+        ),
+        ("FrozenLake-v1", {"map_name": "5x5"}, KeyError, r"FrozenLake-v1 .* \{'map_name': '5x5'\}: KeyError: '5x5'"),
+    ],
+)
+def test_an_env_that_cannot_be_made_says_why(env_id: str, options: Any, cause: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as error:
+        make_env(env_id, **options)
+    assert isinstance(error.value.__cause__, cause)
+
+
+@pytest.mark.parametrize("kind", ["native", "envpool"])
+def test_vector_envs_that_cannot_be_made_say_why(kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"CartPole-v1 .*the options.*gravity_of_the_moon"):
+        VecEnv.create_factory("CartPole-v1", {"gravity_of_the_moon": 1.6}, kind=kind)
 
 
 def test_ids_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +120,56 @@ def test_atari_is_prepared() -> None:
     assert obs.dtype == np.uint8
     assert (obs[:, 2] != obs[:, 3]).any()
     envs.close()
+
+
+@pytest.mark.parametrize("env_id", ["PongNoFrameskip-v4", "Pong-v4"])
+def test_older_ids_of_atari_are_prepared_too(env_id: str) -> None:
+    env = make_env(env_id)
+    assert env.observation_space.shape == (4, 84, 84)
+    env.close()
+
+
+class Scoring(gym.Wrapper[Any, Any, Any, Any]):
+    """Gives 7 points for every step."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, *ends = self.env.step(action)
+        return obs, 7.0, *ends
+
+
+@pytest.mark.parametrize(
+    ("options", "train", "test"),
+    [({}, 1.0, 7.0), ({"clip_rewards": False}, 7.0, 7.0), ({"clip_rewards": True}, 1.0, 7.0)],
+)
+def test_rewards_of_atari_are_clipped_in_training_alone(
+    options: Any, train: float, test: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        catalog, "AtariPreprocessing", lambda *args, **kwargs: Scoring(AtariPreprocessing(*args, **kwargs))
+    )
+    factory, _, _ = VecEnv.create_factory("ALE/Pong-v5", options)
+    for mode, reward in (("train", train), ("test", test)):
+        envs = factory(mode=mode)
+        envs.reset()
+        assert envs.step(np.array([[0]])).reward.item() == reward
+        envs.close()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kind", "options", "depth"),
+    [
+        ("ALE/Pong-v5", "sync", {}, 4),
+        ("ALE/Pong-v5", "async", {"stack_size": 3}, 3),
+        ("ALE/Pong-v5", "sync", {"stack_size": 1}, None),
+        ("Pong-v5", "envpool", {"stack_num": 2}, 2),
+        ("CartPole-v1", "envpool", {}, None),
+        ("CartPole-v1", "sync", {}, None),
+    ],
+)
+def test_a_factory_tells_how_many_frames_are_stacked(env_id: str, kind: str, options: Any, depth: int | None) -> None:
+    factory, _, obs_space = VecEnv.create_factory(env_id, options, kind=kind)
+    assert factory.frame_stack() == depth
+    assert depth in (None, obs_space.shape[0])
 
 
 def test_atari_options() -> None:
