@@ -16,7 +16,7 @@ from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.checks import check_count, check_number
-from recollect.errors import RecollectWarning, SchemaError, closest
+from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 
 _GENERATOR: Final = "generator"
 _NUM_BEFORE_RESET: Final = "num_before_reset"
@@ -155,7 +155,7 @@ class LaneStorage(Storage):
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
             raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
         with self._store.lock:
-            self._store.insert_slice(new_data, source, len(new_data[keys.REWARD]), first_step)
+            self._store.insert_slice(new_data, source, _num_steps(new_data[keys.REWARD]), first_step)
             self._on_append()
 
     def release_source(self, source: Hashable) -> None:
@@ -184,6 +184,8 @@ class LaneStorage(Storage):
 
     def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
         """Change a parameter; it takes effect on the next batch and on data already stored."""
+        if not isinstance(parameter_name, str):
+            raise ConfigError(f"parameter_name must be the name of a parameter, got {parameter_name!r}")
         setters = self._parameter_setters()
         if parameter_name not in setters:
             warnings.warn(
@@ -235,3 +237,13 @@ class LaneStorage(Storage):
             self.algorithm.update_algorithm_parameter("gamma", gamma)
         else:
             self.algorithm.gamma = gamma
+
+
+def _num_steps(rewards: Any) -> int:
+    """Steps of a slice, by the first axis of its rewards."""
+    shape = getattr(rewards, "shape", ())
+    if not shape:
+        raise SchemaError(
+            f"{keys.REWARD} of a slice must be an array or tensor [time, num_envs, 1], got {type(rewards).__name__}"
+        )
+    return int(shape[0])

@@ -63,7 +63,7 @@ def write_ahead(store: LaneStore, key: str, values: Any) -> int:
         raise SchemaError(
             f"{key!r} is not a stored column with the entries {sorted(arrays)}; stored are {sorted(columns)}"
         )
-    num_steps = len(next(iter(arrays.values())))
+    num_steps = next((*array.shape, 0)[0] for array in arrays.values())
     for path, array in arrays.items():
         leaf = columns[path][0]
         shape = (num_steps, store.num_envs, *leaf.shape)

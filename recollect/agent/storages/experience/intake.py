@@ -18,6 +18,7 @@ from recollect.agent.storages.experience.schema import (
     Path,
     Schema,
     next_path,
+    no_sample,
     numpy_dtype,
     to_numpy,
     walk,
@@ -94,7 +95,7 @@ class Intake:
         for index, key, inner, shape, dtype, stage in self._staged:
             try:
                 value = sample[key]
-            except KeyError:
+            except (KeyError, TypeError, IndexError):
                 raise self._wrong_keys(sample) from None
             if inner:
                 for part in inner:
@@ -171,14 +172,20 @@ class Intake:
         return _Input(leaf, shape, torch_dtype, axis, stage, address)
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
-        if sample.keys() - self._ignored != self._keys:
+        try:
+            present = sample.keys() - self._ignored
+        except AttributeError:
+            raise no_sample(sample) from None
+        if present != self._keys:
             raise self._wrong_keys(sample)
         for key, paths in self._nested.items():
             found = {path for path, _ in walk((key,), sample[key])}
             if found != paths:
                 raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
 
-    def _wrong_keys(self, sample: Mapping[str, Any]) -> SchemaError:
+    def _wrong_keys(self, sample: Any) -> SchemaError:
+        if not isinstance(sample, Mapping):
+            return no_sample(sample)
         present = set(sample.keys()) - self._ignored
         for key in present - self._keys:
             return SchemaError(
@@ -238,7 +245,7 @@ def runs_of(mask: np.ndarray) -> list[tuple[int, int]]:
 def with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
     """Give every array of a sample a time axis of one step."""
     if not isinstance(sample, Mapping):
-        raise SchemaError(f"a sample must be a dict of arrays, got {type(sample).__name__}")
+        raise no_sample(sample)
     return {
         key: with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
         for key, value in sample.items()

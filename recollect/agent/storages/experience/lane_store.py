@@ -21,12 +21,14 @@ from recollect.agent.storages.experience.schema import (
     Schema,
     check_frame_stacks,
     check_keys,
+    check_num_envs,
+    no_sample,
     parse_frame_stacks,
     plan_schema,
     to_numpy,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
-from recollect.agent.storages.experience.sources import Sources, StoreState
+from recollect.agent.storages.experience.sources import Sources, StoreState, check_origin
 from recollect.errors import ConfigError, RecollectError, StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
@@ -154,6 +156,7 @@ class LaneStore:
         schema = plan_schema(
             sample, num_lead=num_lead, recurrent=self.sequence is not None, frame_stack=self._frame_stack
         )
+        check_num_envs(sample, num_lead, self.num_envs)
         lanes = self._make_lanes(self._make_ring(schema, 1))
         try:
             self._hold(lanes, None)
@@ -164,7 +167,11 @@ class LaneStore:
     def insert(self, sample: Mapping[str, Any]) -> None:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
         first, lanes = self._sources.known.get(0), self._lanes
-        if first is None or lanes is None or keys.SKIP in sample:
+        try:
+            has_skips = keys.SKIP in sample
+        except TypeError:
+            raise no_sample(sample) from None
+        if first is None or lanes is None or has_skips:
             self.insert_slice(with_time(sample), 0, 1, None)
             return
         addresses, alive = lanes.intake.read(sample)
@@ -184,6 +191,7 @@ class LaneStore:
         In lanes that hold nothing, sequences start where the key `SequenceStart` says.
         """
         was_built = self._lanes is not None
+        first_step = check_origin(source, first_step)
         try:
             sample, skips = take_marks(sample, keys.SKIP, (num_steps, self.num_envs, 1))
             sample, starts = take_marks(sample, keys.START, (num_steps, self.num_envs, 1))
@@ -192,7 +200,11 @@ class LaneStore:
             addresses, alive = intake.read_slice(sample, num_steps)
             hidden = intake.read_hidden(sample, num_steps) if self.sequence is not None else []
             self.ring.check(addresses, num_steps * self.num_envs)
-            known = self._sources.known.get(source) or self._sources.join(source, first_step or 0, self._add_lanes)
+            known = self._sources.known.get(source)
+            if known is None:
+                if num_steps == 0:
+                    return
+                known = self._sources.join(source, first_step or 0, self._add_lanes)
         except RecollectError:
             if not was_built:
                 self._discard()

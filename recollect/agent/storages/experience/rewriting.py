@@ -255,7 +255,10 @@ class FunctionRewriter:
         rewritten = self._her_function(*(window.get(name) for name in names), initial, final)
         if not isinstance(rewritten, tuple) or len(rewritten) != len(names):
             raise SchemaError("her_function must return (obs, rhs, next_obs, next_rhs, reward)")
-        rewards = np.asarray(to_numpy(rewritten[-1]), np.float64).ravel()
+        try:
+            rewards = np.asarray(to_numpy(rewritten[-1]), np.float64).ravel()
+        except (TypeError, ValueError):
+            raise SchemaError(f"her_function must return rewards, got {rewritten[-1]!r}") from None
         if len(rewards) != len(windows.steps):
             raise SchemaError(f"her_function must return {len(windows.steps)} rewards, got {len(rewards)}")
         returns, lengths, terminated = _fold(rewards, _UNKNOWN, windows.used, gamma)
@@ -264,7 +267,9 @@ class FunctionRewriter:
         for name, value in zip(names[:-1], rewritten, strict=False):
             if value is not None:
                 positions = ends - windows.used if name in (keys.OBS, keys.RHS) else ends - 1
-                values |= {name_of(path): to_numpy(array)[positions] for path, array in walk((name,), value)}
+                given = dict(walk((name,), window.get(name)))
+                for path, array in walk((name,), value):
+                    values[name_of(path)] = _checked(path, to_numpy(array), given.get(path))[positions]
         return Relabelled(windows.rows, returns, lengths, terminated, values=values)
 
     def _read(self, store: LaneStore, ids: np.ndarray) -> dict[str, Any]:
@@ -287,9 +292,17 @@ def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:
     return kind, tensor.data_ptr(), _TORCH_CODES[tensor.dtype], 0
 
 
+def _checked(path: Path, values: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    """What a user's function returned of the rows it was given, which must be as many."""
+    name = keys.PATH_SEPARATOR.join(path)
+    if given is None:
+        raise SchemaError(f"her_function returned {name}, which it was not given; return None for what is not there")
+    if values.shape[:1] != given.shape[:1]:
+        raise SchemaError(f"her_function must return {len(given)} rows of {name}, got shape {values.shape}")
+    return values
+
+
 def _put(tensors: dict[Name, torch.Tensor], name: Name, rows: np.ndarray, values: np.ndarray) -> None:
-    if name not in tensors:
-        return
     target = tensors[name].numpy()
     if values.shape[1:] != target.shape[1:]:
         raise SchemaError(f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}")

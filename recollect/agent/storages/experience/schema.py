@@ -166,12 +166,24 @@ def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
             raise SchemaError(
                 f"{keys.PATH_SEPARATOR.join(path)} has shape {tuple(array.shape)}; expected a leading axis of envs"
             )
+        try:
+            torch.from_numpy(np.empty(0, dtype))
+        except TypeError:
+            name = keys.PATH_SEPARATOR.join(path)
+            raise SchemaError(f"{name} has dtype {dtype}, which torch lacks; convert it, e.g. to float32") from None
         leaves.append(Leaf(path, tuple(array.shape[num_lead:]), dtype))
     return leaves
 
 
+def no_sample(value: Any) -> SchemaError:
+    """The refusal of what is no dict."""
+    return SchemaError(f"a sample must be a dict of arrays, got {type(value).__name__}")
+
+
 def check_keys(sample: Mapping[str, Any], allowed: tuple[str, ...], *, recurrent: bool) -> None:
     """Refuse a first sample with unknown or missing keys."""
+    if not isinstance(sample, Mapping):
+        raise no_sample(sample)
     known = (*allowed, keys.NEXT_TERMINATED, keys.CUT)
     for key in sample:
         if key not in known:
@@ -182,6 +194,15 @@ def check_keys(sample: Mapping[str, Any], allowed: tuple[str, ...], *, recurrent
         raise SchemaError(f"a sample lacks {', '.join(missing)}; it has {', '.join(map(str, sample))}")
     if keys.NEXT_RHS in sample and keys.RHS not in sample:
         raise SchemaError(f"a sample has {keys.NEXT_RHS} but lacks {keys.RHS}")
+
+
+def check_num_envs(sample: Mapping[str, Any], num_lead: int, num_envs: int) -> None:
+    """Refuse a first sample of another number of envs."""
+    for path, array in walk((), sample):
+        if array.shape[num_lead - 1] != num_envs:
+            raise SchemaError(
+                f"{keys.PATH_SEPARATOR.join(path)} is of {array.shape[num_lead - 1]} envs, this storage of {num_envs}"
+            )
 
 
 def check_frame_stacks(frame_stack: FrameStacks) -> None:

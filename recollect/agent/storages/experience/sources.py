@@ -1,11 +1,13 @@
 """`Sources`: who feeds a store, which lanes are theirs, and how far each has got."""
 
+import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from recollect.errors import StorageError
+from recollect.errors import ConfigError, StorageError
 
 
 class Source:
@@ -24,6 +26,21 @@ class StoreState:
     sources: tuple[tuple[Hashable, int, int], ...]
     vacant_lanes: tuple[int, ...]
     warned_of_cuts: bool
+
+
+def check_origin(source: Any, first_step: Any) -> int | None:
+    """Refuse what cannot be a source's name, or the running number of a step; returns the number."""
+    if not isinstance(source, Hashable):
+        raise ConfigError(f"source must be hashable, a number or a text for one, got {source!r}")
+    if first_step is None:
+        return None
+    try:
+        number = operator.index(first_step)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ConfigError(f"first_step must be a whole number of at least 0 or None, got {first_step!r}")
+    return number
 
 
 class Sources:

@@ -112,7 +112,10 @@ class PERBuffer(NStepReplayBuffer):
                     f'prioritised replay needs the TD errors of a batch at info["{keys.ALGORITHM}"]["{keys.ERRORS}"]'
                 )
             return info
-        ids = _as_tensor(batch[keys.IDXS], torch.int64)
+        try:
+            ids = _as_tensor(batch[keys.IDXS], torch.int64)
+        except (KeyError, TypeError):
+            raise SchemaError(f"a batch lacks {keys.IDXS}: give it as it was drawn, with the ids of its rows") from None
         values = self._one_error_a_row(_as_tensor(errors, torch.float32), ids.numel())
         with self._store.lock:
             if self.tree is None:
@@ -201,7 +204,10 @@ def _refuse_negative(errors: torch.Tensor) -> None:
 def _as_tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
     """Values as a contiguous tensor in CPU memory; those that are one already come back as they are."""
     if not isinstance(values, torch.Tensor):
-        values = torch.from_numpy(np.array(values))
+        try:
+            values = torch.from_numpy(np.array(values))
+        except (TypeError, ValueError):
+            raise SchemaError(f"ids and TD errors must be arrays of numbers, got {type(values).__name__}") from None
     elif values.dtype is dtype and values.is_cpu and values.is_contiguous():
         return values
     return values.detach().to("cpu", dtype).contiguous()

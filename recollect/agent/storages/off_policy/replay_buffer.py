@@ -259,7 +259,10 @@ class ReplayBuffer(LaneStorage, Storage):
 
     def _column(self, values: Any) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""
-        array = np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values, np.float32)
+        try:
+            array = np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values, np.float32)
+        except (TypeError, ValueError):
+            raise SchemaError(f"expected one number for each of {self.num_envs} envs, got {values!r}") from None
         if array.size != self.num_envs:
             raise SchemaError(f"expected one number for each of {self.num_envs} envs, got shape {array.shape}")
         return array.reshape(self.num_envs, 1)
@@ -268,4 +271,7 @@ class ReplayBuffer(LaneStorage, Storage):
 def _as_arrays(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_arrays(inner) for key, inner in value.items()}
-    return value if isinstance(value, torch.Tensor) else np.asarray(value)
+    try:
+        return value if isinstance(value, torch.Tensor) else np.asarray(value)
+    except ValueError as error:
+        raise SchemaError(f"an observation or action is no array: {error}") from None

@@ -240,6 +240,127 @@ def test_bad_slice_of_a_new_source_does_not_divide_the_store(source: Any) -> Non
     twins.assert_alike()
 
 
+@pytest.mark.parametrize("source", [0, "new"])
+@pytest.mark.parametrize("first_step", ["a", float("nan"), -1, 1.5, [1]])
+def test_bad_first_step(source: Any, first_step: Any) -> None:
+    twins = Twins("per")
+    with pytest.raises(ConfigError, match="first_step"):
+        twins.victim.insert_data_slice(as_sample(twins.next_slice(), "numpy"), source=source, first_step=first_step)
+    twins.assert_alike()
+
+
+def test_a_source_that_cannot_be_a_name() -> None:
+    twins = Twins("per")
+    with pytest.raises(ConfigError, match="source"):
+        twins.victim.insert_data_slice(as_sample(twins.next_slice(), "numpy"), source=[1])
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("source", [0, "new"])
+def test_a_slice_without_steps_changes_nothing(variant: str, source: Any) -> None:
+    twins = Twins(variant)
+    twins.victim.insert_data_slice(with_all(lambda v: v[:0])(twins.next_slice()), source=source)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("num_inserts", [0, 5])
+@pytest.mark.parametrize("sample", [None, 3, "text", [], list(range(12)), np.zeros(3)])
+def test_a_transition_that_is_no_dict(variant: str, num_inserts: int, sample: Any) -> None:
+    twins = Twins(variant, num_inserts)
+    insert = [twins.victim.insert_transition, twins.victim.insert_data_slice]
+    for function in insert if num_inserts else [*insert, twins.victim.init_tensors]:
+        with pytest.raises(SchemaError, match="dict of arrays"):
+            function(sample)
+    for source in (0, 1, 0, 1):
+        twins.insert(source)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("reward", [None, 1.0, np.float32(1), np.zeros(()), [1.0, 2.0]])
+def test_a_reward_that_has_no_steps(reward: Any) -> None:
+    twins = Twins("per")
+    with pytest.raises(SchemaError, match=keys.REWARD):
+        twins.victim.insert_data_slice(as_sample(twins.next_slice(), "numpy") | {keys.REWARD: reward})
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("key", [keys.ACTION, keys.OBS, keys.REWARD])
+def test_a_dtype_that_torch_lacks(key: str) -> None:
+    twins = Twins("frames" if key == keys.OBS else "per", num_inserts=0)
+    with pytest.raises(SchemaError, match=key):
+        twins.victim.insert_data_slice(with_array(key, lambda v: v.astype(np.longdouble))(twins.next_slice()))
+    assert len(twins.victim) == 0
+    for source in (0, 1, 0, 1):
+        twins.insert(source)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_a_plan_for_other_envs_is_refused(num_envs: int) -> None:
+    twins = Twins("per", num_inserts=0)
+    fewer_or_more = with_all(lambda v: np.concatenate([v[-1], v[-1]])[:num_envs])
+    with pytest.raises(SchemaError, match=f"{num_envs} envs"):
+        twins.victim.init_tensors(fewer_or_more(twins.next_slice()))
+    for source in (0, 1, 0, 1):
+        twins.insert(source)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("values", [1.0, np.float32(1), None, np.zeros(2, np.float32)])
+def test_a_column_ahead_that_is_none(values: Any) -> None:
+    twins = Twins("per")
+    with pytest.raises(SchemaError, match=keys.ACTION):
+        twins.victim.insert_single_tensor_slice(twins.victim.data, keys.ACTION, values)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("bad", [{"reward": ["a", "b"]}, {"reward": None}, {"obs": [[1.0], [1.0, 2.0]]}])
+def test_bad_values_in_ones_own_loop(bad: dict[str, Any]) -> None:
+    stores = [BUFFERS["per"].standalone(8, num_envs=NUM_ENVS, seed=1) for _ in range(2)]
+    zeros, no = np.zeros((NUM_ENVS, 2), np.float32), np.zeros(NUM_ENVS, np.bool_)
+    step = {"obs": zeros, "action": zeros, "reward": [0, 0], "next_obs": zeros, "terminated": no, "truncated": no}
+    for store in stores:
+        store.add(**step)
+    with pytest.raises(SchemaError):
+        stores[0].add(**(step | bad))
+    for store in stores:
+        store.add(**step)
+    assert_same(*(flatten(store.get_all_buffer_data()) for store in stores))
+
+
+BAD_REWRITING: dict[str, Callable[..., Any]] = {
+    "too few rows": lambda obs, *rest: ({**obs, "desired_goal": obs["desired_goal"][:1]}, *rest[:4]),
+    "one row for all": lambda obs, *rest: ({**obs, "desired_goal": obs["desired_goal"][0]}, *rest[:4]),
+    "unknown key": lambda obs, *rest: ({**obs, "goal": obs["desired_goal"]}, *rest[:4]),
+    "no dict": lambda obs, *rest: (obs["desired_goal"], *rest[:4]),
+    "no rewards": lambda *given: (*given[:4], None),
+    "words": lambda *given: (*given[:4], ["a"] * len(given[4])),
+    "nothing": lambda *given: None,
+}
+
+
+@pytest.mark.parametrize("name", BAD_REWRITING)
+def test_bad_answers_of_a_her_function(name: str) -> None:
+    answers = [BAD_REWRITING[name], lambda *given: given[:5]]
+
+    def rewrite(*given: Any) -> Any:
+        return answers[0](*given)
+
+    stores = [
+        BUFFERS["her"].standalone(8, num_envs=NUM_ENVS, seed=1, share=1.0, her_function=rewrite) for _ in range(2)
+    ]
+    data = as_sample(SourceStream(StreamKind(OBSERVATION, OPTIONAL), NUM_ENVS, [1], state_numbers()).take(6), "numpy")
+    for store in stores:
+        store.insert_data_slice(data)
+    with pytest.raises(SchemaError, match="her_function"):
+        stores[0].sample(12)
+    assert_same(*(flatten(store.get_all_buffer_data()) for store in stores))
+    answers.pop(0)
+    assert len(stores[0].sample(12)[keys.REWARD]) == 12
+
+
 def test_messages_name_what_is_wrong() -> None:
     twins = Twins("nstep")
     for name, part in (
@@ -262,6 +383,7 @@ BAD_ERRORS: dict[str, Callable[[int], dict[str, Any]]] = {
     "too many": lambda n: info_with(np.ones(n + 1)),
     "too few": lambda n: info_with(np.ones(n - 1)),
     "too wide": lambda n: info_with(np.ones((n, 2, 2))),
+    "words": lambda n: info_with(["a"] * n),
     "no errors": lambda n: {keys.ALGORITHM: {}},
     "no algorithm": lambda n: {},
 }
@@ -274,6 +396,14 @@ def test_bad_errors(variant: str, name: str) -> None:
     batches = [next(iter(store.generate_batches(1, 12))) for store in twins.both]
     with pytest.raises(SchemaError):
         twins.victim.after_gradients(batches[0], BAD_ERRORS[name](len(batches[0][keys.IDXS])))
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("batch", [None, {}, {keys.IDXS: None}, {keys.IDXS: "ids"}, [1]])
+def test_errors_of_what_is_no_batch(batch: Any) -> None:
+    twins = Twins("per")
+    with pytest.raises(SchemaError, match="ids"):
+        twins.victim.after_gradients(batch, info_with(np.ones(3)))
     twins.assert_alike()
 
 
@@ -355,6 +485,14 @@ def test_unknown_parameter_warns_and_changes_nothing(variant: str, name: str, hi
     with pytest.warns(RecollectWarning, match=hint):
         twins.victim.update_storage_parameter(name, 3)
     assert not hasattr(twins.victim, name)
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("name", [None, 3, ["gamma"]])
+def test_a_parameter_name_that_is_none(name: Any) -> None:
+    twins = Twins("per")
+    with pytest.raises(ConfigError, match="parameter_name"):
+        twins.victim.update_storage_parameter(name, 3)
     twins.assert_alike()
 
 
