@@ -2,9 +2,9 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from recollect.errors import ConfigError
@@ -36,9 +36,20 @@ def read_document(path: Path | str) -> Document:
 
 def write_document(document: Document, path: Path | str) -> None:
     """Write a mapping as YAML, in its own order."""
+    Path(path).write_text(dump_document(document), encoding="utf-8")
+
+
+def dump_document(document: Document) -> str:
+    """Text of a mapping as YAML, in its own order; refuses values that cannot be read back."""
     import yaml
 
-    Path(path).write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    try:
+        return yaml.dump(document, Dumper=_dumper(), sort_keys=False, allow_unicode=True)
+    except yaml.representer.RepresenterError as error:
+        raise ConfigError(
+            f"no file can hold {_path_to(error.args[-1], document)}={error.args[-1]!r}, only names and numbers; "
+            "go on without a folder, and keep the weights alone: `scheme.actor.save(path)`"
+        ) from error
 
 
 def parse_value(text: str) -> Any:
@@ -90,6 +101,31 @@ def _read_yaml(text: str, source: str) -> Any:
         return yaml.load(text, _loader())
     except (yaml.YAMLError, ValueError) as error:  # dates and numbers that are none are a ValueError
         raise ConfigError(f"{source} is no valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _path_to(sought: Any, value: Any) -> str:
+    """Dotted path of a value within nested mappings, empty if it is not there."""
+    for name, inner in value.items() if isinstance(value, Mapping) else ():
+        if inner is sought or (isinstance(inner, (list, tuple)) and any(each is sought for each in inner)):
+            return str(name)
+        if path := _path_to(sought, inner):
+            return f"{name}.{path}"
+    return ""
+
+
+@cache
+def _dumper() -> Any:
+    """PyYAML's safe dumper, with NumPy's numbers as numbers and paths as texts."""
+    import numpy as np
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    scalar: Any = np.generic
+    Dumper.add_multi_representer(scalar, lambda dumper, value: dumper.represent_data(value.item()))
+    Dumper.add_multi_representer(PurePath, lambda dumper, value: dumper.represent_data(str(value)))
+    return Dumper
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from recollect import __version__
-from recollect.config.files import read_document, write_document
+from recollect.config.files import dump_document, read_document
 from recollect.errors import ConfigError
 from recollect.runs.checkpoints import Checkpoints
 
@@ -58,13 +58,14 @@ class RunDirectory:
         run = cls(path)
         if run.exists:
             raise ConfigError(f"{run.path} holds a run already; resume it, or name another folder")
+        document = dump_document(dict(config or {}))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
         run.command_file.write_text((command or "") + "\n")
-        write_document(dict(config or {}), run.config_file)
+        run.config_file.write_text(document, encoding="utf-8")
         return run
 
     @classmethod

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recollect.config.files import parse_overrides, parse_value, read_document, write_document
@@ -92,6 +93,21 @@ def test_files_are_in_utf_8(tmp_path: Path) -> None:
     write_document({"device": "Gerät"}, tmp_path / "run.yaml")
     assert (tmp_path / "run.yaml").read_bytes() == "device: Gerät\n".encode()
     assert read_document(tmp_path / "run.yaml") == {"device": "Gerät"}
+
+
+def test_numbers_of_numpy_and_paths_are_written_as_what_they_say(tmp_path: Path) -> None:
+    document = {"gamma": np.float64(0.9), "sizes": (np.int64(3), 4), "on": np.bool_(True), "path": tmp_path}
+    write_document(document, tmp_path / "run.yaml")
+    assert read_document(tmp_path / "run.yaml") == {"gamma": 0.9, "sizes": [3, 4], "on": True, "path": str(tmp_path)}
+
+
+def test_what_cannot_be_written_is_named_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    write_document({"a": 1}, path)
+    for document, name in (({"a": {"b": Path}}, r"a\.b"), ({"c": [1, Path]}, "c"), ({"d": Path}, "d")):
+        with pytest.raises(ConfigError, match=f"no file can hold {name}=<class "):
+            write_document(document, path)
+    assert path.read_text() == "a: 1\n"
 
 
 def test_a_missing_file_is_named() -> None:
