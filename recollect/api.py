@@ -1,13 +1,16 @@
 """`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from recollect.config import RunConfig, build, resolve
 from recollect.config.build import name_of
+from recollect.config.files import Document, dump_document, parse_value
+from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
 from recollect.errors import ConfigError
 from recollect.learner import Learner
 from recollect.predictor import Predictor
@@ -17,8 +20,6 @@ from recollect.runs.progress import make_progress
 from recollect.runs.saving import Saves
 from recollect.scheme.collection.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
-
-_STORAGE: Final = "storage"
 
 EnvFunction = Callable[..., Any]
 
@@ -65,7 +66,7 @@ class Agent:
         preset: str = "auto",
         **options: Any,
     ) -> None:
-        given = {_STORAGE: storage, "seed": seed, "num_envs": num_envs}
+        given = {STORAGE: storage, "seed": seed, "num_envs": num_envs}
         overrides = {name: value for name, value in given.items() if value is not None} | options
         if not isinstance(env, str) and not callable(env):
             raise ConfigError(f"env must be an id or a function that makes an environment, got {env!r}")
@@ -153,6 +154,7 @@ class Agent:
         action
             As the environment takes it: an int for a Discrete action space, else an array.
         """
+        self._predictor.follow(self.scheme.algo, self.scheme.actor)
         return self._predictor.predict(obs, deterministic)
 
     def begin_episode(self) -> None:
@@ -165,18 +167,38 @@ class Agent:
         Parameters
         ----------
         folder : path-like
-            A new one, or one that this agent was saved in before.
+            A new one, or one that an agent of the same config was saved in before.
         with_storage : bool
-            Save the replay too, so that learning can go on at once.
+            Save the replay too, so that learning can go on at once. One that is there from before is brought up to
+            date in any case.
         """
         run = RunDirectory(folder)
-        if not run.exists:
+        if run.exists:
+            self._check_own(run)
+        else:
             run = RunDirectory.create(folder, self.config.to_document())
-        return Saves(run, with_storage=with_storage).write(self.scheme, self._elapsed_s)
+        if not self.scheme.status().num_stored:
+            shutil.rmtree(run.storage_folder, ignore_errors=True)
+        saves = Saves(run, with_storage=with_storage or run.storage_folder.exists())
+        return saves.write(self.scheme, self._elapsed_s)
 
     def close(self) -> None:
         """Close the environments."""
         self.scheme.stop()
+
+    def _check_own(self, run: RunDirectory) -> None:
+        """Refuse the folder of an agent that this one's checkpoint would not fit to."""
+        own = _identity(self.config)
+        try:
+            theirs = _identity(RunConfig.from_document(run.config))
+        except ConfigError as error:
+            raise ConfigError(f"{run.path} holds a run that is no agent's ({error}); name another folder") from error
+        others = [entry for entry, value in own.items() if theirs[entry] != value]
+        if others:
+            raise ConfigError(
+                f"{run.path} holds another agent, with another {' and '.join(others)}; "
+                "nothing was written: name another folder"
+            )
 
     def _run(self, learner: Learner, progress: bool) -> None:
         """Learn to the end; save where there is a place for it, also when interrupted."""
@@ -199,3 +221,9 @@ class Agent:
     def _save(self, learner: Learner) -> None:
         if learner.run is not None:
             learner.save_checkpoint()
+
+
+def _identity(config: RunConfig) -> Document:
+    """What tells agents apart, as a file would say it: all but how long and where one is trained."""
+    document = parse_value(dump_document(config.with_defaults().to_document()))
+    return {entry: document[entry] for entry in (ALGO, ENV, ACTOR, STORAGE, "seed", "num_envs")}

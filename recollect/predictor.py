@@ -28,6 +28,12 @@ class Predictor:
         self._actor = actor
         self._memory: tuple[torch.Tensor, torch.Tensor] | None = None
 
+    def follow(self, algo: Any, actor: Any) -> None:
+        """Act with these from now on; where they are others than before, what was observed is forgotten."""
+        if algo is not self._algo or actor is not self._actor:
+            self._algo, self._actor = algo, actor
+            self.begin_episode()
+
     def begin_episode(self) -> None:
         """Forget what was observed before; only a recurrent actor remembers anything."""
         self._memory = None

@@ -16,7 +16,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
-from recollect import Agent
+from recollect import DDQN, Agent, OffPolicyActor
 from recollect.errors import ConfigError
 from recollect.runs import RunDirectory, metrics
 from recollect.runs.writers import read_rows
@@ -96,6 +96,76 @@ def test_a_saved_agent_comes_back(with_storage: bool, tmp_path: Path) -> None:
     assert loaded.num_steps == 80
     assert loaded.scheme.num_updates > num_updates
     agent.save(tmp_path / "agent")
+
+
+@pytest.mark.parametrize("with_storage", [False, True])
+def test_a_saved_replay_is_never_older_than_the_weights_beside_it(with_storage: bool, tmp_path: Path) -> None:
+    agent = make_agent().learn(50)
+    agent.save(tmp_path, with_storage=True)
+    agent.learn(30).save(tmp_path, with_storage=with_storage)
+    assert len(Agent.load(tmp_path).scheme.storage) == 80
+    other = make_agent().learn(40)
+    other.save(tmp_path, with_storage=with_storage)
+    loaded = Agent.load(tmp_path)
+    assert (loaded.num_steps, len(loaded.scheme.storage)) == (40, 40)
+    make_agent().save(tmp_path, with_storage=with_storage)
+    assert len(Agent.load(tmp_path).scheme.storage) == 0
+
+
+def test_the_folder_of_another_agent_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    make_agent().learn(30).save(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for options, what in (({"hidden_sizes": [16]}, "actor"), ({"storage": "replay", "seed": 2}, "storage and seed")):
+        with pytest.raises(ConfigError, match=f"holds another agent, with another {what}; .* name another folder"):
+            make_agent(**options).save(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_the_folder_of_a_run_without_a_config_is_refused(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path)
+    with pytest.raises(ConfigError, match="holds a run that is no agent's .*; name another folder"):
+        make_agent().save(tmp_path)
+
+
+def test_the_folder_of_ones_own_run_is_not_anothers(tmp_path: Path) -> None:
+    agent = make_agent(hidden_sizes=(8,), n_step=np.int64(2)).learn(30, log_dir=tmp_path)
+    agent.learn(20).save(tmp_path)
+    loaded = Agent.load(tmp_path)
+    loaded.learn(10).save(tmp_path)
+    assert Agent.load(tmp_path).num_steps == 60
+
+
+class Net(torch.nn.Module):
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.out_features = 4
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs
+
+
+def test_what_no_file_can_hold_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    agent = make_agent(features=Net)
+    with pytest.raises(ConfigError, match=r"no file can hold actor\.features=<class .*Net'>.* without a folder"):
+        agent.learn(30, log_dir=tmp_path / "run")
+    assert agent.num_steps == 0
+    agent.learn(30)
+    with pytest.raises(ConfigError, match=r"actor\.features=.*scheme\.actor\.save\(path\)"):
+        agent.save(tmp_path / "agent")
+    assert list(tmp_path.iterdir()) == []
+    agent.scheme.actor.save(tmp_path / "weights.safetensors")
+    other = make_agent(features=Net, seed=2)
+    other.scheme.actor.load(tmp_path / "weights.safetensors")
+    assert other.predict(PROBES).tolist() == agent.predict(PROBES).tolist()
+
+
+def test_an_actor_that_was_exchanged_acts() -> None:
+    agent, other = make_agent(), make_agent(seed=5)
+    before = agent.predict(PROBES).tolist()
+    spaces = agent.scheme.actor.obs_space, agent.scheme.actor.action_space
+    factory = OffPolicyActor.create_factory(*spaces, DDQN, seed=5, hidden_sizes=(8,))
+    agent.scheme.replace_agent_component("actor", factory)
+    assert agent.predict(PROBES).tolist() == other.predict(PROBES).tolist() != before
 
 
 def test_a_logged_training_leaves_a_run(tmp_path: Path) -> None:
