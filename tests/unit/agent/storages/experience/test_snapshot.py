@@ -60,9 +60,8 @@ def test_a_store_of_another_size_gets_the_newest(kind: str, size: int, tmp_path:
     for source in run.streams:
         found = flatten(other.get_all_buffer_data(source=source))
         expected = run.newest(source, len(found[keys.REWARD]))
-        # The capacity of a source's lanes, less what can never begin a sequence.
-        assert min(size, 24) // 2 - 3 < len(found[keys.REWARD]) <= min(size, 24) // 2
-        for path in set(found) - {keys.CUT} - {path for path in found if path.startswith(keys.RHS)}:
+        assert len(found[keys.REWARD]) == min(size, 24) // 2  # the capacity of a source's lanes
+        for path in set(found) - {keys.CUT, keys.START} - {path for path in found if path.startswith(keys.RHS)}:
             assert same_bits(found[path], expected[path]), path
     resized.update_storage_parameter("max_size", size)
     assert_alike(resized, other)
