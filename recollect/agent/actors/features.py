@@ -4,10 +4,12 @@ import math
 from typing import Any, Final
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.spaces import Observation, unknown_space
+from recollect.errors import ConfigError
 
 _SMALLEST_IMAGE: Final = 36
 _CNN_FEATURES: Final = 512
@@ -51,17 +53,20 @@ class OneHotFeatures(nn.Module):
 class NatureCNN(nn.Module):
     """The convolutions of Mnih et al. (2015), doi 10.1038/nature14236, for images of at least 36 × 36.
 
-    Bytes become floats here, on the device, once.
+    Bytes become floats here, on the device, once. An image without channels has one; a stack of images has the
+    channels of all of them.
     """
 
     def __init__(self, space: gym.spaces.Box) -> None:
         super().__init__()
         self.out_features = _CNN_FEATURES
-        self._channels_last = space.shape[-1] < space.shape[0]
+        self._num_axes = len(space.shape)
+        *stack, first, second, last = (1, *space.shape) if self._num_axes == 2 else space.shape
+        self._channels_last = last < first
         self._scale = 1 / 255 if space.dtype == "uint8" else 1.0
-        height, width, channels = space.shape if self._channels_last else (*space.shape[1:], space.shape[0])
+        height, width, channels = (first, second, last) if self._channels_last else (second, last, first)
         self.convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, stride=4),
+            nn.Conv2d(math.prod(stack) * channels, 32, 8, stride=4),
             nn.ReLU(),
             nn.Conv2d(32, 64, 4, stride=2),
             nn.ReLU(),
@@ -72,8 +77,12 @@ class NatureCNN(nn.Module):
         self.output = nn.Linear(64 * _cnn_size(height) * _cnn_size(width), _CNN_FEATURES)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """`[batch, height, width, channels]` or `[batch, channels, height, width]` -> `[batch, 512]`."""
-        images = obs.movedim(-1, 1) if self._channels_last else obs
+        """Images `[batch, …]`, of which all axes but height and width are channels -> `[batch, 512]`."""
+        images = obs.unsqueeze(1) if self._num_axes == 2 else obs
+        if self._channels_last:
+            images = images.movedim(-1, -3)
+        if self._num_axes == 4:
+            images = images.flatten(1, 2)
         return self.output(self.convolutions(images.float() * self._scale)).relu_()
 
     def orthogonalise(self) -> None:
@@ -113,8 +122,19 @@ def build_features(space: gym.Space[Any], *, flat: bool = False) -> Any:
 
 
 def _is_image(space: gym.spaces.Box) -> bool:
-    """Whether the CNN fits: three axes, of which all but the channels are long enough."""
-    return len(space.shape) == 3 and sorted(space.shape)[1] >= _SMALLEST_IMAGE
+    """Whether the CNN fits: three axes, of which all but the channels are long enough.
+
+    Bytes may also lack the channels, or be a stack of images along their first axis. Floats of such shapes are
+    not taken for images.
+    """
+    num_axes, num_long = len(space.shape), sum(length >= _SMALLEST_IMAGE for length in space.shape)
+    if num_axes == 3 or space.dtype != np.uint8:
+        return num_axes == 3 and num_long >= 2
+    if num_axes == 4 and num_long >= 2 and sum(length >= _SMALLEST_IMAGE for length in space.shape[1:]) < 2:
+        raise ConfigError(
+            f"images must be stacked along their first axis, got {space}; move it there, or use features='flat'"
+        )
+    return num_axes in (2, 4) and num_long >= 2
 
 
 def _cnn_size(length: int) -> int:

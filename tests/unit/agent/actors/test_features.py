@@ -52,7 +52,7 @@ def test_switches_become_floats() -> None:
     assert build_features(MultiBinary(3))(torch.tensor([[1, 0, 1]], dtype=torch.int8)).tolist() == [[1.0, 0.0, 1.0]]
 
 
-@pytest.mark.parametrize("shape", [(4, 84, 84), (96, 96, 3), (1, 36, 40)])
+@pytest.mark.parametrize("shape", [(4, 84, 84), (96, 96, 3), (1, 36, 40), (36, 40), (4, 36, 40, 3), (4, 3, 36, 40)])
 def test_images_pass_the_cnn(shape: tuple[int, ...]) -> None:
     features = build_features(_bytes(*shape))
     assert isinstance(features, NatureCNN)
@@ -74,7 +74,34 @@ def test_bytes_of_images_are_scaled_and_floats_are_not() -> None:
     torch.testing.assert_close(of_bytes(obs), of_floats(obs / 255))
 
 
-@pytest.mark.parametrize(("shape", "flat"), [((7, 7, 3), False), ((4, 84, 84), True), ((84, 84), False)])
+def test_channels_of_stacked_images_come_one_image_after_the_other() -> None:
+    first, last, plain = build_features(_bytes(4, 3, 40, 44)), build_features(_bytes(4, 40, 44, 3)), _bytes(12, 40, 44)
+    obs = torch.randint(0, 256, (2, 4, 3, 40, 44), dtype=torch.uint8)
+    expected = build_features(plain)
+    for features, given in ((first, obs), (last, obs.movedim(2, -1))):
+        features.load_state_dict(expected.state_dict())
+        torch.testing.assert_close(features(given), expected(obs.flatten(1, 2)))
+
+
+def test_an_image_without_channels_has_one() -> None:
+    plain, expected = build_features(_bytes(40, 44)), build_features(_bytes(1, 40, 44))
+    plain.load_state_dict(expected.state_dict())
+    obs = torch.randint(0, 256, (2, 40, 44), dtype=torch.uint8)
+    torch.testing.assert_close(plain(obs), expected(obs[:, None]))
+
+
+def test_images_that_are_stacked_along_another_axis_are_refused() -> None:
+    with pytest.raises(ConfigError, match="stacked along their first axis"):
+        build_features(_bytes(40, 44, 3, 4))
+    assert build_features(_bytes(40, 44, 3, 4), flat=True).out_features == 40 * 44 * 12
+
+
+@pytest.mark.parametrize("shape", [(84, 84), (4, 84, 84, 3)])
+def test_floats_of_unusual_shapes_are_not_taken_for_images(shape: tuple[int, ...]) -> None:
+    assert _num_weights(build_features(Box(0, 1, shape))) == 0
+
+
+@pytest.mark.parametrize(("shape", "flat"), [((7, 7, 3), False), ((4, 84, 84), True), ((84, 20), False)])
 def test_what_does_not_fit_the_cnn_is_flattened(shape: tuple[int, ...], flat: bool) -> None:
     features = build_features(_bytes(*shape), flat=flat)
     assert _num_weights(features) == 0
