@@ -76,7 +76,7 @@ class SchemeConfig(Options):
     )
     replay_ratio: float | None = option(
         None,
-        "Updates per collected step; by default the algorithm's own updates after each stage",
+        "Updates of the weights per step that any worker collects; by default the algorithm's own after each stage",
         optional(number(0.0, above_low=True)),
     )
     worker_timeout_s: float = option(

@@ -2,13 +2,20 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from recollect.checks import check_number
+
+# Updates that are due, or less than one on the way to it.
+_CREDIT: Final = "replay_credit"
 
 
 class ReplayRatio:
     """Keeps updates and collected steps in step; whoever is ahead waits, and nothing is dropped.
+
+    Updates are those of the weights that are learned, and steps those of all workers whose data an update is made
+    of. So there is one for gradient workers that make each update together, and one for each of those that
+    make updates of their own.
 
     Parameters
     ----------
@@ -28,13 +35,15 @@ class ReplayRatio:
 
     def __init__(self, updates_per_step: float) -> None:
         self.updates_per_step = check_number("updates_per_step", updates_per_step, 0.0, above_low=True)
+        self._credit = 0.0
         self._num_steps = 0
         self._num_updates = 0
 
     @property
     def due(self) -> int:
         """Whole updates that are to be made before more is collected."""
-        return max(0, math.floor(self._num_steps * self.updates_per_step + 1e-9) - self._num_updates)
+        allowed = self._credit + self._num_steps * self.updates_per_step
+        return max(0, math.floor(allowed + 1e-9) - self._num_updates)
 
     def collected(self, num_steps: int) -> None:
         """Count steps that came in."""
@@ -44,10 +53,10 @@ class ReplayRatio:
         """Count updates that were made."""
         self._num_updates += num_updates
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint needs."""
-        return {"num_steps": self._num_steps, "num_updates": self._num_updates}
+    def state(self) -> dict[str, float]:
+        """What a checkpoint needs, in one number, so that it is of use with another ratio or other workers too."""
+        return {_CREDIT: self._credit + self._num_steps * self.updates_per_step - self._num_updates}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
-        self._num_steps, self._num_updates = int(state["num_steps"]), int(state["num_updates"])
+        """Go on from `state`, or from nothing if it was saved without a ratio."""
+        self._credit, self._num_steps, self._num_updates = float(state.get(_CREDIT, 0.0)), 0, 0

@@ -250,12 +250,14 @@ def _remote_gradients(
     config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
 ) -> Gradients:
     is_decentralised = config.update_mode == keys.DECENTRALISED
+    # Updates that are made here, of the gradients of all workers, are counted here.
+    is_averaged = not is_decentralised and config.grad_mode == keys.SYNC
     workers = GWorkerSet(
         config.num_grad_workers,
         col_workers_factory,
         device,
         worker_class=PeerWorker if is_decentralised else GWorker,
-        replay_ratio=config.replay_ratio,
+        replay_ratio=None if is_averaged else config.replay_ratio,
         journal_folder=config.journal_folder,
         worker_remote_config=config.grad_resources,
         supervision=config.supervision,
@@ -266,7 +268,7 @@ def _remote_gradients(
         return PeerGradients(learner, workers)
     if config.grad_mode == keys.ASYNC:
         return AsyncGradients(learner, workers, config.max_policy_lag)
-    return SyncGradients(learner, workers)
+    return SyncGradients(learner, workers, config.replay_ratio)
 
 
 def _update_worker(gradients: Gradients) -> UWorker:

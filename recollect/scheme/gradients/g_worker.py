@@ -46,6 +46,8 @@ class GradientReply:
         How the collection stands, once the update stage is over.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
+    num_counted : int
+        Steps collected for the stage, if it has just begun, that allow for updates.
     """
 
     row: np.ndarray | None
@@ -55,6 +57,7 @@ class GradientReply:
     status: GradientStatus | None = None
     failure: str | None = None
     batch: dict[str, Any] | None = None
+    num_counted: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class GWorker(SharedComponents, Worker):
     num_peers : int
         Gradient workers of the training, this one included; each has its share of the `start_steps`.
     replay_ratio : float, optional
-        Updates for each collected step; by default as many as the algorithm says in each stage.
+        Updates for each step that is collected for this worker, if they are its own to say; by default as many as
+        the algorithm says in each stage.
     journal_folder : Path, optional
         Where it notes what it has stored, for its successor if it is killed.
     epoch : int
@@ -147,30 +151,54 @@ class GWorker(SharedComponents, Worker):
             self.storage.reset()
         num_before, counts = self.col_worker.num_steps, self._may_learn()
         elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
-        if self._limiter is not None and counts:
-            self._limiter.collected(self.col_worker.num_steps - num_before)
+        if counts:
+            self._count_steps(self.col_worker.num_steps - num_before)
         self._journal.note(self.col_worker)
         return elapsed_s
 
-    def compute_gradients(self) -> Iterator[Info]:
+    def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.
 
         They are the algorithm's to apply before the next batch is asked for. There are none before the
         storage has seen `start_steps` steps.
+
+        Parameters
+        ----------
+        num_batches : int, optional
+            How many; by default what the replay ratio allows, or else what the algorithm says.
         """
         storage = self.storage
         if not self._may_learn():
             return
         storage.before_gradients()
         news = self._news()
-        for batch in self._batches():
+        for batch in self._batches(num_batches):
             info = self._gradients_of(batch) | news
             news = {}
-            if self._limiter is not None:
-                self._limiter.updated()
+            self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def advance(self, learned: Learned, revival: Revival | None = None) -> GradientReply:
+    def begin_stage(self, learned: Learned, revival: Revival | None = None) -> GradientReply:
+        """Collect for a stage with the given weights; how many batches it has is said when they are asked for.
+
+        Parameters
+        ----------
+        learned, revival
+            As in `advance`.
+        """
+        if revival is not None:
+            self.go_on(revival)
+        self._learn_from(learned)
+        self._stage = None
+        num_before = self.col_worker.num_steps if self._may_learn() else None
+        self.collect()
+        gains = gain(self._seen, take_sums(self.algo.actor))
+        num_counted = 0 if num_before is None else self.col_worker.num_steps - num_before
+        return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
+
+    def advance(
+        self, learned: Learned, revival: Revival | None = None, num_batches: int | None = None
+    ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
         Parameters
@@ -179,12 +207,14 @@ class GWorker(SharedComponents, Worker):
             The weights.
         revival : Revival, optional
             Where to go on from first, if the worker takes the place of one that is gone.
+        num_batches : int, optional
+            Batches of a stage that has been collected for before, see `begin_stage`.
         """
         if revival is not None:
             self.go_on(revival)
         self._learn_from(learned)
         try:
-            row, info = self._next_row()
+            row, info = self._next_row(num_batches)
         except NotFiniteError as error:
             self._stage = None
             return GradientReply(None, {}, learned.version, failure=str(error), batch=self.offending_batch)
@@ -196,7 +226,7 @@ class GWorker(SharedComponents, Worker):
         """How the collection stands."""
         storage = self.storage
         return GradientStatus(
-            self.col_worker.state(),
+            self.collection_state(),
             len(storage),
             storage.max_size * self.col_worker.envs_train.num_envs,
             storage.num_bytes,
@@ -204,6 +234,16 @@ class GWorker(SharedComponents, Worker):
             tuple(self.col_workers.collection.reports()),
             self.epoch,
         )
+
+    def collection_state(self) -> dict[str, Any]:
+        """What it takes to go on with the collection, and with updates in step with it."""
+        return {**self.col_worker.state(), **({} if self._limiter is None else self._limiter.state())}
+
+    def load_collection_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `collection_state` gave."""
+        self.col_worker.load_state(state)
+        if self._limiter is not None:
+            self._limiter.load_state(state)
 
     def progress(self) -> int | None:
         """A number that moves as long as the worker does something; None while its environments are built."""
@@ -213,7 +253,7 @@ class GWorker(SharedComponents, Worker):
     def go_on(self, revival: Revival) -> None:
         """Go on from where another worker stood, or this one in an earlier life."""
         put_state(self.algo, revival.learned, with_chance=False)
-        self.col_worker.load_state(revival.collection)
+        self.load_collection_state(revival.collection)
         self._stage = None
         if revival.is_successor and self._journal.exists and self._recover(self._read_journal):
             return
@@ -287,11 +327,23 @@ class GWorker(SharedComponents, Worker):
         num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost
         return num_seen * self.num_peers >= int(self.algo.start_steps)
 
-    def _batches(self) -> Iterator[dict[str, Any]]:
+    def _count_steps(self, num_steps: int) -> None:
+        """Take steps that were collected into account for how many updates there may be."""
+        if self._limiter is not None:
+            self._limiter.collected(num_steps)
+
+    def _count_update(self) -> None:
+        """Take a gradient of this worker's into account for how many more there may be."""
+        if self._limiter is not None:
+            self._limiter.updated()
+
+    def _batches(self, num_batches: int | None) -> Iterator[dict[str, Any]]:
         algo = self.algo
         num_mini_batch, num_epochs = algo.num_mini_batch, algo.num_epochs
-        if self._limiter is not None:
-            num_mini_batch, num_epochs = self._limiter.due, 1
+        if num_batches is None and self._limiter is not None:
+            num_batches = self._limiter.due
+        if num_batches is not None:
+            num_mini_batch, num_epochs = num_batches, 1
         self._num_left = num_mini_batch * num_epochs
         if not self._num_left:
             return iter(())
@@ -305,11 +357,12 @@ class GWorker(SharedComponents, Worker):
         self.col_worker.actor_version = learned.version
         self._seen = take_sums(self.algo.actor)
 
-    def _next_row(self) -> tuple[np.ndarray | None, Info]:
+    def _next_row(self, num_batches: int | None) -> tuple[np.ndarray | None, Info]:
         """Gradients of the next batch of the stage, None if there is none; `_stage` is None after the last one."""
         if self._stage is None:
-            self.collect()
-            self._stage = self.compute_gradients()
+            if num_batches is None:
+                self.collect()
+            self._stage = self.compute_gradients(num_batches)
         info = next(self._stage, None)
         if info is None:
             self._stage = None

@@ -139,11 +139,10 @@ class LocalGradients(Gradients):
         return GradientsReport()
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self.col_worker.state()
-        return state
+        return self.worker.collection_state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.col_worker.load_state(state)
+        self.worker.load_collection_state(state)
 
     def save_storage(self, folder: Path) -> None:
         self.worker.save_storage(folder)

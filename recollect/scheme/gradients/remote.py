@@ -129,8 +129,18 @@ class RemoteGradients(Gradients):
         self.workers.stop()
         self.col_worker.stop()
 
-    def _advance(self, index: int) -> Call:
-        """Ask a worker for its next gradient with the present weights, which are sent once for all."""
+    def _advance(self, index: int, method: str = "advance", *args: Any) -> Call:
+        """Ask a worker for its next gradient with the present weights, which are sent once for all.
+
+        Parameters
+        ----------
+        index : int
+            Which worker.
+        method : {"advance", "begin_stage"}
+            Whether a gradient is asked for, or only the collection for a stage.
+        *args
+            What else the method takes.
+        """
         self.algo.num_collectors = max(1, len(self._status_of(index).reports))
         self.algo.num_learners = self._num_learners
         if self._published is None or self._published[0] != self.algo.num_updates:
@@ -138,7 +148,7 @@ class RemoteGradients(Gradients):
             self._published = version, engine.put(take_learned(self.algo, version))
         revival = self._revival(index) if index in self._lost else None
         self._lost.discard(index)
-        return self.workers.call(index, "advance", self._published[1], revival)
+        return self.workers.call(index, method, self._published[1], revival, *args)
 
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""

@@ -67,9 +67,8 @@ def _is_same(report: WorkerReport, other: WorkerReport) -> bool:
 def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:
     """Put the statuses of several workers together."""
     collections = [status.collection for status in statuses]
-    merged: dict[str, Any] = {
-        name: sum(collection[name] for collection in collections) for name in collections[0] if name != _EPISODES
-    }
+    names = {name: None for collection in collections for name in collection if name != _EPISODES}
+    merged: dict[str, Any] = {name: sum(collection.get(name, 0) for collection in collections) for name in names}
     merged[_EPISODES] = _merge_episodes([collection[_EPISODES] for collection in collections])
     return GradientStatus(
         merged,

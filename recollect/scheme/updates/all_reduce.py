@@ -11,13 +11,14 @@ from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
 from recollect.scheme.gradients import moments
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GWorker, Info, numbers_of
+from recollect.scheme.gradients.g_worker import GWorker, Info, Revival, numbers_of
 from recollect.scheme.gradients.learned import Learned, put_state, take_learned, take_state
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
 
 _NCCL: Final = "nccl"
 _GLOO: Final = "gloo"
+_LIMITS: Final = "limits"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class PeerWorker(GWorker):
     _store: Any = None
     _rank = 0
     _is_waiting = False
+    _num_uncounted = 0
 
     def progress(self) -> int | None:
         """A number that moves while the worker does something, or waits for a peer that does."""
@@ -99,11 +101,17 @@ class PeerWorker(GWorker):
 
     def learner_state(self) -> dict[str, Any]:
         """What has been learned, the same at all peers but for the chance."""
-        return take_state(self.algo)
+        limits = {} if self._limiter is None else self._limiter.state()
+        return {**take_state(self.algo), _LIMITS: limits}
 
     def adopt(self, state: Mapping[str, Any]) -> None:
         """Go on from what a peer has learned; storage and collection are left as they are."""
         put_state(self.algo, state, with_chance=False)
+        self._adopt_limits(state)
+
+    def go_on(self, revival: Revival) -> None:
+        super().go_on(revival)
+        self._adopt_limits(revival.learned)
 
     def run_stage(self) -> StageReport:
         """Run one update stage together with all peers."""
@@ -114,6 +122,7 @@ class PeerWorker(GWorker):
             seen = moments.take_sums(self.algo.actor)
             self.collect()
             self._share_moments(seen)
+            self._share_steps()
             infos.extend(self._update_together())
         except NotFiniteError as error:
             failure = str(error)
@@ -144,6 +153,7 @@ class PeerWorker(GWorker):
                 break
             self.algo.apply_gradients(mean)
             num_updates += 1
+            super()._count_update()
             self.col_worker.actor_version += 1
             if info is not None:
                 yield numbers_of(info)
@@ -162,6 +172,25 @@ class PeerWorker(GWorker):
             for (name, values), piece in zip(gains.items(), pieces, strict=True)
         }
         moments.put_sums(self.algo.actor, moments.add(seen, [shared]))
+
+    def _share_steps(self) -> None:
+        """Count the steps of all peers, so that all of them have the same number of batches."""
+        if self._limiter is not None:
+            total = self._sum(torch.tensor([self._num_uncounted], dtype=torch.float64))
+            self._limiter.collected(round(float(total)))
+            self._num_uncounted = 0
+
+    def _adopt_limits(self, state: Mapping[str, Any]) -> None:
+        """Have as many updates due as a peer has."""
+        if self._limiter is not None and state.get(_LIMITS):
+            self._limiter.load_state(state[_LIMITS])
+
+    def _count_steps(self, num_steps: int) -> None:
+        """Keep them until those of all peers are known."""
+        self._num_uncounted += num_steps
+
+    def _count_update(self) -> None:
+        """Do nothing for a gradient of this worker alone: updates are counted when they are applied."""
 
     def _sum(self, row: torch.Tensor) -> torch.Tensor:
         if self._group is None:
