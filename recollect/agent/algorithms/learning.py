@@ -93,7 +93,8 @@ class LearningAlgorithm(Algorithm):
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
         self._generator_aside = _generator_beside(actor.generator, 2)
-        self._prepare()
+        starts = self._multiplier_starts().values()
+        self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
         self.optimiser = GroupedAdam(self._groups(), self.adam_epsilon)
@@ -206,6 +207,7 @@ class LearningAlgorithm(Algorithm):
             return
         self.config = replace(self.config, **{parameter_name: new_parameter_value})
         self.changed_parameters[parameter_name] = new_parameter_value
+        self._restart_multiplier(parameter_name)
         self._configure()
 
     def state(self) -> dict[str, Any]:
@@ -246,8 +248,16 @@ class LearningAlgorithm(Algorithm):
     def _backward(self, batch: Batch) -> Losses:
         """Compute the losses of a batch and let their gradients flow into the parameters."""
 
-    def _prepare(self) -> None:
-        """Create what the algorithm has beside the actor, before its optimiser."""
+    def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
+        """Options that say where multipliers begin, each with the multiplier's name and the value it gets."""
+        return {}
+
+    def _restart_multiplier(self, option: str) -> None:
+        """Let a multiplier begin anew from where an option says now."""
+        starts = self._multiplier_starts()
+        if option in starts:
+            name, value = starts[option]
+            self.multipliers[name].data.fill_(value)
 
     def _configure(self) -> None:
         """Follow the config, at first and when it changes, with what was made from it."""

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import gymnasium as gym
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from recollect.agent.actors.distributions import Gaussian, SquashedGaussian
@@ -74,9 +74,10 @@ class MPO(ContinuousActorCritic):
     def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
         return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2, target_policy=True)
 
-    def _prepare(self) -> None:
-        first = (self.config.temperature, self.config.multiplier_mean, self.config.multiplier_std)
-        self.multipliers.update({name: _raw(value) for name, value in zip(_MULTIPLIERS, first, strict=True)})
+    def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
+        options = ("temperature", "multiplier_mean", "multiplier_std")
+        pairs = zip(options, _MULTIPLIERS, strict=True)
+        return {option: (name, _raw(getattr(self.config, option))) for option, name in pairs}
 
     def _groups(self) -> list[ParameterGroup]:
         return [*super()._groups(), ParameterGroup("multiplier", self.multipliers.parameters(), "multiplier_lr")]
@@ -115,6 +116,6 @@ class MPO(ContinuousActorCritic):
         return {"loss_pi": loss_pi, "temperature": temperature, "kl_mean": kls[0], "kl_std": kls[1]}
 
 
-def _raw(value: float) -> nn.Parameter:
-    """Parameter whose softplus is `value`."""
-    return nn.Parameter(torch.tensor(value + math.log(-math.expm1(-value))))
+def _raw(value: float) -> float:
+    """Number whose softplus is `value`."""
+    return value + math.log(-math.expm1(-value))

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
@@ -47,8 +47,8 @@ class SoftActorCritic(ActorCritic):
         given = self.config.target_entropy
         return self._default_target_entropy() if given is None else given
 
-    def _prepare(self) -> None:
-        self.multipliers["log_temperature"] = nn.Parameter(torch.tensor(math.log(self.config.temperature)))
+    def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
+        return {"temperature": ("log_temperature", math.log(self.config.temperature))}
 
     def _groups(self) -> list[ParameterGroup]:
         return [

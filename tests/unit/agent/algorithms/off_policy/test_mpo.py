@@ -66,6 +66,16 @@ def test_multipliers_begin_where_they_should() -> None:
     assert found == pytest.approx({"temperature": 0.7, "mean": 2.0, "std": 5.0})
 
 
+def test_multipliers_begin_anew_where_a_changed_option_says() -> None:
+    agent = make_agent("mpo")
+    for option, value in FIRST.items():
+        agent.algo.update_algorithm_parameter(option, value)
+    found = {name: functional.softplus(value).item() for name, value in agent.algo.multipliers.items()}
+    assert found == pytest.approx({"temperature": 0.7, "mean": 2.0, "std": 5.0})
+    agent.algo.update_algorithm_parameter("gamma", 0.5)
+    assert functional.softplus(agent.algo.multipliers["std"]).item() == pytest.approx(5.0)
+
+
 def test_a_policy_that_left_its_bounds_is_pulled_back() -> None:
     agent = make_moved_agent()
     batch = make_batch(agent)

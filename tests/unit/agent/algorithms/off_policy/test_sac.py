@@ -78,6 +78,17 @@ def test_a_temperature_that_does_not_learn_stays(name: str) -> None:
     assert agent.algo.temperature.item() == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("learns", [False, True])
+@each_form
+def test_a_temperature_that_is_changed_takes_effect(name: str, learns: bool) -> None:
+    agent = make_agent(name, temperature=0.3, learn_temperature=learns)
+    agent.algo.update_algorithm_parameter("temperature", 0.01)
+    _, info = agent.algo.compute_gradients(make_batch(agent))
+    assert info[keys.ALGORITHM]["temperature"] == pytest.approx(0.01)
+    agent.algo.update_algorithm_parameter("gamma", 0.5)
+    assert agent.algo.temperature.item() == pytest.approx(0.01)
+
+
 def test_target_entropies_fit_the_actions() -> None:
     assert make_agent("sac").algo.target_entropy == -2.0
     assert make_agent("sac", target_entropy=-0.5).algo.target_entropy == -0.5
