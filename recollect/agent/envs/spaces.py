@@ -30,6 +30,15 @@ def _check_observation_space(space: gym.Space[Any]) -> None:
         )
 
 
+def have_same_form(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
+    """Whether what is in one space can be taken for what is in the other, whatever the bounds of numbers."""
+    if isinstance(one, gym.spaces.Dict) and isinstance(other, gym.spaces.Dict):
+        return one.keys() == other.keys() and all(have_same_form(one[name], other[name]) for name in one)
+    if isinstance(one, gym.spaces.Box) and isinstance(other, gym.spaces.Box):
+        return one.shape == other.shape and one.dtype == other.dtype
+    return bool(one == other)
+
+
 class ActionFormat:
     """Gives actions the shape and dtype that a vector env takes.
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from recollect.agent.envs.spaces import have_same_form
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def _replace_envs_train(worker: "CWorker", factory: Factory) -> None:
             f"the storage is made for {worker.envs_train.num_envs} train environments, got {envs.num_envs}; "
             "make as many"
         )
+    _check_spaces(worker, envs)
     worker.envs_train.close()
     worker.envs_train = worker.algo.envs = worker.storage.envs = envs
     worker.train_envs_factory = factory
@@ -47,9 +49,26 @@ def _replace_envs_train(worker: "CWorker", factory: Factory) -> None:
 
 def _replace_envs_test(worker: "CWorker", factory: Factory) -> None:
     envs = worker.make_envs(factory, "test")
+    _check_spaces(worker, envs)
     if worker.envs_test is not None:
         worker.envs_test.close()
     worker.envs_test = envs
+
+
+def _check_spaces(worker: "CWorker", envs: Any) -> None:
+    """Close and refuse environments that the actor was not made for, where both tell their spaces."""
+    actor = worker.actor
+    for role, name, expected in (
+        ("observations", "observation_space", getattr(actor, "obs_space", None)),
+        ("actions", "action_space", getattr(actor, "action_space", None)),
+    ):
+        space = getattr(envs, name, None)
+        if space is not None and expected is not None and not have_same_form(space, expected):
+            envs.close()
+            raise ConfigError(
+                f"the actor is made for {role} in {expected}, got environments with {space}; "
+                "make environments of that form, or a new agent"
+            )
 
 
 REPLACEMENTS: Final[dict[str, Callable[["CWorker", Factory], None]]] = {

@@ -1,0 +1,36 @@
+"""Components that do not fit are refused before anything changes."""
+
+import pytest
+
+from recollect.agent.envs import VecEnv
+from recollect.config import build, resolve
+from recollect.errors import ConfigError
+
+
+@pytest.mark.parametrize("component", ["envs_train", "envs_test"])
+@pytest.mark.parametrize(
+    ("env_id", "options", "role"),
+    [("Acrobot-v1", {}, "observations"), ("recollect/RecallCue-v0", {"num_cues": 3}, "actions")],
+)
+def test_environments_that_the_actor_was_not_made_for(
+    component: str, env_id: str, options: dict[str, int], role: str
+) -> None:
+    first = "recollect/RecallCue-v0" if role == "observations" else "CartPole-v1"
+    scheme = build(resolve("ddqn", first, preset="none", overrides={"start_steps": 2, "num_test_envs": 1}))
+    worker = scheme.col_worker
+    envs = getattr(worker, component)
+    factory, _, _ = VecEnv.create_factory(env_id, options)
+    with pytest.raises(ConfigError, match=f"the actor is made for {role} in"):
+        scheme.replace_agent_component(component, factory)
+    assert getattr(worker, component) is envs
+    worker.collect_train_data(5)
+    assert len(worker.evaluate_episodes(1).returns) == 1
+    scheme.stop()
+
+
+def test_environments_of_the_same_form_take_the_place_of_others() -> None:
+    scheme = build(resolve("ddqn", "CartPole-v1", preset="none", overrides={"start_steps": 2, "num_test_envs": 1}))
+    factory, _, _ = VecEnv.create_factory("CartPole-v0")
+    scheme.replace_agent_component("envs_train", factory)
+    scheme.col_worker.collect_train_data(5)
+    scheme.stop()
