@@ -118,8 +118,8 @@ class Algorithm(ABC):
     def apply_gradients(self, gradients: Gradients | None = None, *args: Any) -> None:
         """Take an optimisation step, with the given gradients if there are any."""
 
-    def end_stages(self, num_updates: int, num_stages: int = 1) -> None:
-        """Hear that update stages have ended, and how many updates they brought; most algorithms do not care."""
+    def end_stages(self, num_updates: int, num_stages: int = 1) -> None:  # noqa: B027  # most need not listen
+        """Hear that update stages have ended, and how many updates they brought."""
 
     @abstractmethod
     def set_weights(self, actor_weights: Mapping[str, torch.Tensor], *args: Any) -> None:

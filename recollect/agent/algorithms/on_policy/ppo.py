@@ -115,7 +115,7 @@ class PPO(LearningAlgorithm):
         return self.config.clip * (self._rate_share() if self.config.anneal_clip else 1.0)
 
     def end_stages(self, num_updates: int, num_stages: int = 1) -> None:
-        """Note how many updates are missing: few sequences make few mini-batches, and `target_kl` ends a stage early."""
+        """Note how many updates are missing, for lack of sequences or since `target_kl` was reached."""
         num_planned = num_stages * self.num_epochs * self.num_mini_batch
         self.num_missed += max(0, num_planned - num_updates)
 
