@@ -65,9 +65,10 @@ def count(name: str, value: Any) -> int:
 
 def count_or_zero(name: str, value: Any) -> int:
     """Check a whole number of at least 0."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0:
-        return 0
-    return check_count(name, value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and value < 0:
+        raise ConfigError(f"{name} must be at least 0, got {value!r}")
+    return 0 if is_number and value == 0 else check_count(name, value)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -23,6 +23,7 @@ _EXAMPLES: Final = """\
   recollect eval runs/pendulum-sac-1 --record 3       three episodes as videos in runs/pendulum-sac-1/videos"""
 _VIDEOS: Final = "videos"
 _PICTURES: Final = "rgb_array"
+_EXTRA: Final = "need the extra 'video': pip install \"recollect[video]\""
 
 
 def make_parser() -> CommandParser:
@@ -92,7 +93,9 @@ def _check_draws(config: RunConfig) -> None:
         env.reset()
         env.render()
     except DependencyNotInstalled as error:
-        raise ConfigError(f"{config.env} cannot be recorded: {error}") from error
+        # Gymnasium names an extra of its own; what draws most of its environments is part of ours for videos.
+        reason = f"pictures {_EXTRA}" if "pygame" in str(error) else str(error)
+        raise ConfigError(f"{config.env} cannot be recorded: {reason}") from error
     finally:
         env.close()
 
@@ -114,4 +117,4 @@ def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, 
         return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
     except DependencyNotInstalled as error:
         env.close()
-        raise ConfigError("videos need the extra 'video': pip install \"recollect[video]\"") from error
+        raise ConfigError(f"videos {_EXTRA}") from error

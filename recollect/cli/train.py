@@ -27,7 +27,8 @@ _EXAMPLES: Final = """\
   recollect train sac HalfCheetah-v5 --col-workers 16 --col-mode async --grad-workers 2 --ray-address auto
 
 what a run leaves in its folder:
-  config.yaml, command.txt, versions.json, metrics.csv, tensorboard/, checkpoints/, curve.png"""
+  config.yaml, command.txt, session.json, versions.json, metrics.csv, tensorboard/, checkpoints/,
+  storage/ (the replay, without --no-replay), evaluation.json (episodes at the end), curve.png"""
 # Words that are written with a capital wherever they stand.
 _NAMES: Final = ("Ray ",)
 

@@ -123,7 +123,7 @@ def test_the_folder_of_another_agent_is_refused_and_stays_as_it_is(tmp_path: Pat
 
 def test_the_folder_of_a_run_without_a_config_is_refused(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path)
-    with pytest.raises(ConfigError, match="holds a run that is no agent's .*; name another folder"):
+    with pytest.raises(ConfigError, match=r"holds a run that is no agent's .*; name another folder"):
         make_agent().save(tmp_path)
 
 

@@ -59,3 +59,8 @@ def test_checks(check: Check, good: Any, result: Any, bad: Any) -> None:
     assert (found, type(found)) == (result, type(result))
     with pytest.raises(ConfigError, match=r"^it must be "):
         check("it", bad)
+
+
+def test_a_number_that_may_be_zero_says_so() -> None:
+    with pytest.raises(ConfigError, match="seed must be at least 0, got -1"):
+        count_or_zero("seed", -1)

@@ -47,6 +47,7 @@ def test_the_help_of_every_command_has_examples(
         ("train sac Pendulum-v1 --set storage.alhpa=0.6", "storage has no option 'alhpa'; did you mean 'alpha'?"),
         ("train --sed 3", "recollect train has no option --sed; did you mean '--seed'?"),
         ("train --steps 0", "steps must be at least 1, got 0"),
+        ("train --seed -1", "seed must be at least 0, got -1"),
         (
             "train --seeds 0",
             "--seeds: must be a whole number of at least 1, got '0'; see recollect train --help",
@@ -96,7 +97,12 @@ def test_defaults_are_shown_as_they_are_typed(recollect: Run, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         recollect("train", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    for part in ("(SPREAD) (DEFAULT)", "pays between machines (false)", "Ray resources of a collecting worker", "(20000)"):
+    for part in (
+        "(SPREAD) (DEFAULT)",
+        "pays between machines (false)",
+        "Ray resources of a collecting worker",
+        "(20000)",
+    ):
         assert part in text
 
 
