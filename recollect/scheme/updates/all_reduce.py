@@ -39,6 +39,8 @@ class StageReport:
         The weights, from the first peer alone: all have the same.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
+    reason : str or None
+        Why the stage is not complete.
     """
 
     version: int
@@ -48,6 +50,7 @@ class StageReport:
     learned: Learned | None = None
     failure: str | None = None
     batch: dict[str, Any] | None = None
+    reason: str | None = None
 
 
 class PeerWorker(GWorker):
@@ -78,8 +81,8 @@ class PeerWorker(GWorker):
         meeting, self._store = open_meeting(host, num_peers)
         return meeting
 
-    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> bool:
-        """Leave the group before and join a new one; returns whether all peers have come."""
+    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> str | None:
+        """Leave the group before and join a new one; returns why it did not come about, None if it did."""
         self.leave()
         self._rank = rank
         self._is_waiting = True
@@ -87,11 +90,11 @@ class PeerWorker(GWorker):
         store = self._store if rank == 0 else None
         try:
             self._group = PeerGroup(meeting, rank, timeout_s=timeout_s, backend=backend, store=store)
-        except PeerLostError:
-            return False
+        except PeerLostError as error:
+            return str(error)
         finally:
             self._is_waiting = False
-        return True
+        return None
 
     def leave(self) -> None:
         """Leave the group, if there is one."""
@@ -116,7 +119,7 @@ class PeerWorker(GWorker):
     def run_stage(self) -> StageReport:
         """Run one update stage together with all peers."""
         infos: list[Info] = []
-        failure, is_complete = None, True
+        failure, reason = None, None
         self.algo.num_learners = self.num_peers
         try:
             seen = moments.take_sums(self.algo.actor)
@@ -126,13 +129,13 @@ class PeerWorker(GWorker):
             infos.extend(self._update_together())
         except NotFiniteError as error:
             failure = str(error)
-        except PeerLostError:
-            is_complete = False
+        except PeerLostError as error:
+            reason = str(error)
             self.leave()
         version = int(self.algo.num_updates)
-        learned = take_learned(self.algo, version) if self._rank == 0 and is_complete else None
+        learned = take_learned(self.algo, version) if self._rank == 0 and reason is None else None
         batch = self.offending_batch if failure else None
-        return StageReport(version, self.status(), infos, is_complete, learned, failure, batch)
+        return StageReport(version, self.status(), infos, reason is None, learned, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
         """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""

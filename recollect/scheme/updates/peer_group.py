@@ -2,6 +2,8 @@
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -50,13 +52,12 @@ class PeerGroup:
     def __init__(
         self, meeting: Meeting, rank: int, *, timeout_s: float = 300.0, backend: str = "gloo", store: Any = None
     ) -> None:
-        if meeting.host == LOOPBACK:
-            os.environ.setdefault(_INTERFACE, _loopback_interface())
         try:
             store = store or TCPStore(meeting.host, meeting.port, is_master=False, timeout=_JOIN_TIMEOUT)
             _wait_for_all(store, meeting, rank)
             timeout = timedelta(seconds=timeout_s)
-            dist.init_process_group(backend, store=store, rank=rank, world_size=meeting.num_peers, timeout=timeout)
+            with _interface_for(meeting):
+                dist.init_process_group(backend, store=store, rank=rank, world_size=meeting.num_peers, timeout=timeout)
         except RuntimeError as error:
             raise PeerLostError(f"the peers did not all come together: {error}") from error
         self._device = torch.device("cuda" if backend == "nccl" else "cpu")
@@ -85,6 +86,22 @@ def _wait_for_all(store: Any, meeting: Meeting, rank: int) -> None:
     """Wait until every peer has come; one that was lost on the way is missed soon."""
     store.set(f"{_PRESENT}{rank}", "")
     store.wait([f"{_PRESENT}{peer}" for peer in range(meeting.num_peers)], _JOIN_TIMEOUT)
+
+
+@contextmanager
+def _interface_for(meeting: Meeting) -> Iterator[None]:
+    """Have gloo use the interface that leads back to this machine, if all peers are on it; a user's choice stands.
+
+    The next meeting may be with peers on other machines, so that the choice is for this one alone.
+    """
+    if meeting.host != LOOPBACK or _INTERFACE in os.environ:
+        yield
+        return
+    os.environ[_INTERFACE] = _loopback_interface()
+    try:
+        yield
+    finally:
+        del os.environ[_INTERFACE]
 
 
 def _loopback_interface() -> str:

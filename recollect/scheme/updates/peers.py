@@ -1,5 +1,6 @@
 """`PeerGradients` and `PeerUWorker`: the driver of decentralised updates, which only sets their pace."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,20 +17,26 @@ from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
 from recollect.scheme.updates.u_worker import Info, UWorker
 
+_LOG = logging.getLogger(__name__)
+
 # Peers wait for the slowest one that still collects; a lost one is noticed when its connection closes.
 _TIMEOUT_S: Final = 1800.0
+# Peers that are all there and still do not come together will not the next time either.
+_MOST_FAILURES: Final = 3
 
 
 class PeerGradients(RemoteGradients):
     """Gradient workers that average gradients among themselves and apply them.
 
     When one of them is lost, the others give up the stage, and all meet again with its successor, which goes
-    on from what the others have learned.
+    on from what the others have learned. When they fail to come together though none is lost, again and again, the run
+    ends with what they say of it.
     """
 
     def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
         super().__init__(col_worker, workers)
         self._have_met = False
+        self._num_failures = 0
         self._versions: dict[int, int] = {}
 
     def stage(self) -> Iterator[Gradient]:
@@ -43,6 +50,10 @@ class PeerGradients(RemoteGradients):
         answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
         reports = {answer.call.worker: answer.value for answer in answers if answer.error is None}
         self._have_met = _all_well(answers) and all(report.is_complete for report in reports.values())
+        if self._have_met:
+            self._num_failures = 0
+        elif _all_well(answers):
+            self._fail([report.reason for report in reports.values()])
         self._versions = {index: report.version for index, report in reports.items()}
         for index, report in reports.items():
             self._take(index, report)
@@ -95,12 +106,28 @@ class PeerGradients(RemoteGradients):
             for rank, index in enumerate(self.workers.indices)
         ]
         answers = self.workers.wait_all(calls)
-        self._have_met = _all_well(answers) and all(answer.value for answer in answers)
+        reasons = [answer.value for answer in answers]
+        self._have_met = _all_well(answers) and not any(reasons)
+        if _all_well(answers) and any(reasons):
+            self._fail(reasons)
+
+    def _fail(self, reasons: Sequence[str | None]) -> None:
+        """Follow a meeting or a stage that came to nothing though all peers are there."""
+        reason = next(reason for reason in reasons if reason)
+        self._num_failures += 1
+        if self._num_failures >= _MOST_FAILURES:
+            raise WorkerError(
+                f"the gradient workers failed {self._num_failures} times in a row to average their gradients, though "
+                f"none of them was lost; look at the network between them (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, "
+                f"firewalls), or use update_mode 'central'. What one of them said: {reason}"
+            )
+        _LOG.warning("the gradient workers meet once more (%s)", reason)
 
     def _lose(self, index: int, epoch: int) -> None:
         super()._lose(index, epoch)
         self._versions.pop(index, None)
         self._have_met = False
+        self._num_failures = 0
 
     def _newest_state(self) -> dict[str, Any]:
         """What the worker that is furthest has learned; what is known here if none of them is left."""

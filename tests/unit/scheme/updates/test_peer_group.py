@@ -1,10 +1,12 @@
 """Peers add up rows among themselves, and notice when one is lost."""
 
 import multiprocessing
+import os
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting, PeerGroup, PeerLostError, open_meeting
 
@@ -45,3 +47,27 @@ def test_a_group_of_one_needs_nobody() -> None:
         assert group.sum(torch.tensor([1.0, 2.0], dtype=torch.float64)).tolist() == [1.0, 2.0]
         group.leave()
         meeting, store = open_meeting(LOOPBACK, 1)
+
+
+@pytest.mark.parametrize("chosen", [None, "eth7"])
+def test_the_way_back_to_this_machine_is_taken_only_where_all_peers_are_on_it(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    if chosen:
+        monkeypatch.setenv("GLOO_SOCKET_IFNAME", chosen)
+    found = []
+    monkeypatch.setattr(
+        dist, "init_process_group", lambda *args, **options: found.append(os.environ.get("GLOO_SOCKET_IFNAME"))
+    )
+    for host in (LOOPBACK, "10.0.0.1"):
+        PeerGroup(Meeting(host, 0, 1), 0, store=Everybody())
+    assert found == ([chosen, chosen] if chosen else ["lo", None])
+
+
+class Everybody:
+    """A place to meet at which all have come."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def wait(self, keys: list[str], timeout: Any) -> None: ...
