@@ -14,7 +14,7 @@ from recollect.agent.storages.experience.cut_watch import CutWatch
 from recollect.agent.storages.experience.intake import Intake, take_marks, with_time
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lanes import Lanes
-from recollect.agent.storages.experience.memory import Memory
+from recollect.agent.storages.experience.memory import Memory, Need
 from recollect.agent.storages.experience.outputs import Drawn, Name, OutputPlan
 from recollect.agent.storages.experience.schema import (
     FrameStacks,
@@ -335,7 +335,7 @@ class LaneStore:
         """Divide the store anew, keeping the newest steps of each lane."""
         old = self.ring
         self._check_division(num_groups, size)
-        new = self._make_ring(old.schema, num_groups, size)
+        new = self._make_ring(old.schema, num_groups, size, old)
         try:
             new.copy_from(old)
         except RecollectError:
@@ -352,11 +352,20 @@ class LaneStore:
         if self.sequence is not None:
             check_sequence(self.sequence.length, self.sequence.overlap, size // num_groups)
 
-    def _make_ring(self, schema: Schema, num_groups: int, size: int | None = None) -> LaneRing:
+    def _make_ring(
+        self, schema: Schema, num_groups: int, size: int | None = None, old: LaneRing | None = None
+    ) -> LaneRing:
+        """Make a ring, to which the steps of `old`, if any, will move."""
         num_lanes, capacity = num_groups * self.num_envs, (size or self.size) // num_groups
         num_steps = num_lanes * capacity
-        num_bytes = LaneRing.estimate_bytes(schema, num_lanes, capacity) + self._bytes_beside() * num_steps
-        self._memory.check(int(num_bytes), num_steps)
+        num_held = 0 if old is None else old.num_bytes_used + int(self._bytes_beside() * old.sizes.sum())
+        need = Need(
+            LaneRing.estimate_bytes(schema, num_lanes, capacity),
+            schema.tail_bytes,
+            int(self._bytes_beside() * num_steps),
+            num_held,
+        )
+        self._memory.check(num_steps, need)
         return LaneRing(schema, num_lanes, capacity, self._memory)
 
     def _make_lanes(self, ring: LaneRing) -> Lanes:

@@ -1,12 +1,11 @@
 """Where a store's bytes live: RAM, shared memory or a memory-mapped file."""
 
-import errno
 import logging
 import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 import psutil
@@ -56,6 +55,27 @@ def anonymous(num_bytes: int, *, shared: bool = False, huge_pages: bool = False)
     return np.frombuffer(memory, np.uint8)
 
 
+class Need(NamedTuple):
+    """What a store needs.
+
+    Attributes
+    ----------
+    num_bytes : int
+        Bytes of its steps when it is full, side tables apart.
+    num_bytes_an_end : int
+        Bytes in the side tables for each end of an episode, or break of a stream.
+    num_beside : int
+        Bytes in RAM that its owner keeps beside its steps.
+    num_held : int
+        Bytes of the steps that move to it from a store of another size.
+    """
+
+    num_bytes: int
+    num_bytes_an_end: int = 0
+    num_beside: int = 0
+    num_held: int = 0
+
+
 class Memory:
     """Hands out zeroed byte arrays of one backing; pages are committed when they are first touched.
 
@@ -76,30 +96,49 @@ class Memory:
         self.backing: Backing = backing
         self._folder = Path(path) if path is not None else None
         self._generation = 0
+        self._bytes_a_step = 1.0
 
-    def check(self, num_bytes: int, num_steps: int) -> None:
-        """Log how large a store will be; refuse one that this machine cannot hold."""
+    def check(self, num_steps: int, need: "Need") -> None:
+        """Log how large a store will be; refuse one that this machine or its disk cannot hold."""
+        total = need.num_bytes + need.num_beside
         _log.info(
-            "store of %s steps: %s when full, %.0f bytes a step (%s)",
+            "store of %s steps: %s when full, %.0f bytes a step and %d more where an episode ends (%s)",
             f"{num_steps:,}",
-            human_bytes(num_bytes),
-            num_bytes / num_steps,
+            human_bytes(total),
+            total / num_steps,
+            need.num_bytes_an_end,
             self.backing,
         )
-        if self.backing == "file":
-            return
-        limit = machine_memory()
-        if num_bytes > limit:
-            fits = int(num_steps * limit / num_bytes)
+        self._bytes_a_step = need.num_bytes / num_steps
+        in_ram, limit = total, machine_memory()
+        if self._folder is not None:
+            in_ram, free = need.num_beside, _free_bytes(self._folder)
+            if need.num_bytes > free:
+                raise StorageError(
+                    f"a store of {num_steps:,} steps takes {human_bytes(need.num_bytes)} when full, and "
+                    f"{human_bytes(free)} are free at {self._folder}: about {self._num_fitting(free):,} steps would "
+                    "fit; use a smaller size or another path"
+                )
+        if in_ram > limit:
             raise ConfigError(
-                f"a store of {num_steps:,} steps takes {human_bytes(num_bytes)} when full, and this machine has "
-                f"{human_bytes(limit)}: about {fits:,} steps would fit; use a smaller size, or backing='file'"
+                f"a store of {num_steps:,} steps takes {human_bytes(in_ram)} when full, and this machine has "
+                f"{human_bytes(limit)}: about {int(num_steps * limit / in_ram):,} steps would fit; use a smaller size"
+                + (", or backing='file'" if self._folder is None else "")
+            )
+        while_moved = need.num_held + min(need.num_held, total)
+        if self._folder is None and while_moved > limit:
+            raise ConfigError(
+                f"steps that move to a store of another size are held twice, which takes {human_bytes(while_moved)}, "
+                f"and this machine has {human_bytes(limit)}; make the storage with this size, or use backing='file'"
             )
 
     def begin(self) -> int:
         """Start a new set of arrays; returns the number that tells its files from earlier ones."""
         if self._folder is not None and self._generation == 0:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"path={str(self._folder)!r} cannot be made a folder: {error.strerror}") from error
             if any(self._folder.glob("*.bytes")):
                 raise ConfigError(
                     f"the folder {self._folder} holds a store already; name another, or remove its *.bytes files"
@@ -119,18 +158,27 @@ class Memory:
             return anonymous(num_bytes, shared=self.backing == "shared", huge_pages=huge_pages)
         path = self._file(name)
         with open(path, "xb+") as file:
-            if reserve:
-                _reserve(path, file.fileno(), 0, num_bytes)
-            else:
-                file.truncate(num_bytes)
-            return np.frombuffer(mmap.mmap(file.fileno(), num_bytes), np.uint8)
+            try:
+                if reserve:
+                    os.posix_fallocate(file.fileno(), 0, num_bytes)
+                else:
+                    file.truncate(num_bytes)
+                return np.frombuffer(mmap.mmap(file.fileno(), num_bytes), np.uint8)
+            except (OSError, OverflowError) as error:
+                # What was taken before it was too little is free again.
+                file.truncate(0)
+                fits = self._num_fitting(_free_bytes(path.parent) + self._num_taken())
+                raise _no_room(path, num_bytes, error, f", enough for about {fits:,} steps") from error
 
     def reserve_until(self, name: str, num_bytes: int) -> None:
         """Take the disk space of the first `num_bytes` of an array that was allocated without."""
         if self._folder is not None:
             path = self._file(name)
             with open(path, "rb+") as file:
-                _reserve(path, file.fileno(), 0, num_bytes)
+                try:
+                    os.posix_fallocate(file.fileno(), 0, num_bytes)
+                except OSError as error:
+                    raise _no_room(path, num_bytes, error) from error
 
     def forget(self, generation: int) -> None:
         """Remove the files of an earlier set of arrays."""
@@ -138,19 +186,29 @@ class Memory:
             for path in self._folder.glob(f"{generation}-*.bytes"):
                 path.unlink()
 
+    def _num_fitting(self, num_bytes: int) -> int:
+        """Steps of the store that was last checked that fit into `num_bytes`."""
+        return int(num_bytes / self._bytes_a_step)
+
+    def _num_taken(self) -> int:
+        """Bytes on the disk that the newest set of arrays takes."""
+        assert self._folder is not None
+        return sum(path.stat().st_blocks * 512 for path in self._folder.glob(f"{self._generation}-*.bytes"))
+
     def _file(self, name: str) -> Path:
         assert self._folder is not None
         return self._folder / f"{name}.bytes"
 
 
-def _reserve(path: Path, descriptor: int, start: int, num_bytes: int) -> None:
-    try:
-        os.posix_fallocate(descriptor, start, num_bytes)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        free = psutil.disk_usage(str(path.parent)).free
-        raise StorageError(
-            f"no room for {human_bytes(num_bytes)} at {path}: {human_bytes(free)} are free on that disk; "
-            "use a smaller size or another path"
-        ) from error
+def _free_bytes(folder: Path) -> int:
+    """Bytes that are free on the disk of a folder, which need not be there yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return int(psutil.disk_usage(str(folder)).free)
+
+
+def _no_room(path: Path, num_bytes: int, error: Exception, fits: str = "") -> StorageError:
+    return StorageError(
+        f"no room for {human_bytes(num_bytes)} at {path} ({getattr(error, 'strerror', error)}): "
+        f"{human_bytes(_free_bytes(path.parent))} are free on that disk{fits}; use a smaller size or another path"
+    )
