@@ -277,6 +277,33 @@ MUTANTS = (
         "np.int64(uniforms[row] ** 1.3 * (end - oldest + 1))",
         (FREQUENCIES,),
     ),
+    Mutant(
+        "frames written ahead leave stacks that reach back to them",
+        "experience/lane_ring.py",
+        "self.forget(each, oldest_kept + reach)",
+        "self.forget(each, oldest_kept)",
+        (f"{TESTS}/test_columns.py",),
+    ),
+    Mutant(
+        "context of a reset is read back again",
+        "experience/columns.py",
+        "np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])",
+        "store.ring.firsts[lanes]",
+    ),
+    Mutant(
+        "a copy's sequences start anywhere",
+        "experience/lane_store.py",
+        "if starts is not None:",
+        "if False:",
+        (f"{TESTS}/experience/test_sequences.py",),
+    ),
+    Mutant(
+        "one answer for a batch stands for all its rows",
+        "experience/rewriting.py",
+        "if constant is not None and constant == answer == ",
+        "if len(achieved) or ",
+        (HINDSIGHT,),
+    ),
 )
 
 
