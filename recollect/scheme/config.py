@@ -72,7 +72,10 @@ class SchemeConfig(Options):
         None, "Where gradient workers note what they store, in case they are killed; best a folder that all nodes share"
     )
     max_policy_lag: int | None = option(
-        None, "Most versions that the acting policy may be behind the learned one; the learner waits", optional(count)
+        None,
+        "Most versions, one per update stage, that the acting policy may be behind the learned one, and most updates "
+        "that the weights of an asynchronous gradient may be; the learner waits",
+        optional(count),
     )
     replay_ratio: float | None = option(
         None,

@@ -28,7 +28,8 @@ class AsyncCollection(RemoteCollection):
     worker, workers, num_parents
         As in `RemoteCollection`.
     max_policy_lag : int, optional
-        Most versions that the policy of a slice may be behind.
+        Most versions that the policy of a slice may be behind; a stage has one version, however many updates were
+        made before it.
     """
 
     def __init__(

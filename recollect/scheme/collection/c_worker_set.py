@@ -65,7 +65,8 @@ class CWorkerSet(WorkerSet):
     fraction_workers : float
         Share of workers that must have finished before slow ones are stopped; of synchronous ones.
     max_policy_lag : int, optional
-        Most versions that the acting policy may be behind; of asynchronous ones.
+        Most versions that the acting policy may be behind, of asynchronous workers. Weights have a new version in each
+        stage of collection before which they were updated, however often.
     supervision : Supervision, optional
         When workers count as hung, and how often they may be built anew.
     placement : {"DEFAULT", "SPREAD"}
