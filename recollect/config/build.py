@@ -73,7 +73,7 @@ def _check_device(device: str | None) -> None:
 
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {device!r} cannot be used: {reason}; leave it out, or use 'cpu'") from error
 
