@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
 from recollect.agent.algorithms import find_algorithm
@@ -123,3 +124,19 @@ def make_factory(
 
 def make_set(num_workers: int, *args: Any, **options: Any) -> CWorkerSet:
     return make_factory(num_workers, *args, **options)("cpu")
+
+
+def learn(worker: Any) -> list[Any]:
+    """One update stage; returns its batches."""
+    algo, storage = worker.algo, worker.storage
+    if worker.num_steps < algo.start_steps:
+        return []
+    storage.before_gradients()
+    batches = []
+    for batch in storage.generate_batches(algo.num_mini_batch, algo.mini_batch_size, algo.num_epochs):
+        batches.append({key: value.clone() for key, value in batch.items() if isinstance(value, torch.Tensor)})
+        _, info = algo.compute_gradients(batch)
+        algo.apply_gradients()
+        storage.after_gradients(batch, info)
+        worker.actor_version += 1
+    return batches

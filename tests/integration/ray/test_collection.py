@@ -18,7 +18,7 @@ from recollect.agent.envs import VecEnv
 from recollect.errors import ConfigError
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.weights import pack_weights
-from tests.integration.ray.parts import ImageEnv, TellTaleEnv, make_factory, make_set
+from tests.integration.ray.parts import ImageEnv, TellTaleEnv, learn, make_factory, make_set
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,22 +55,6 @@ def collect_until(workers: CWorkerSet, is_enough: Callable[[], bool]) -> None:
     while not is_enough():
         workers.collection.collect()
         assert time.monotonic() < deadline
-
-
-def learn(worker: Any) -> list[Any]:
-    """One update stage; returns its batches."""
-    algo, storage = worker.algo, worker.storage
-    if worker.num_steps < algo.start_steps:
-        return []
-    storage.before_gradients()
-    batches = []
-    for batch in storage.generate_batches(algo.num_mini_batch, algo.mini_batch_size, algo.num_epochs):
-        batches.append({key: value.clone() for key, value in batch.items() if isinstance(value, torch.Tensor)})
-        _, info = algo.compute_gradients(batch)
-        algo.apply_gradients()
-        storage.after_gradients(batch, info)
-        worker.actor_version += 1
-    return batches
 
 
 @pytest.mark.parametrize(

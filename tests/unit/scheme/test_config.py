@@ -33,7 +33,7 @@ def test_supervision_is_taken_from_the_options() -> None:
         ({"replay_ratio": 0.0}, "above 0"),
         ({"placement": "PACK"}, "'DEFAULT', 'SPREAD'"),
         ({"col_resources": 3}, "must be a dict"),
-        ({"num_col_workers": -1}, "at least 1"),
+        ({"num_col_workers": -1}, "at least 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], expected: str) -> None:

@@ -11,11 +11,13 @@ from recollect import keys
 from recollect.agent.storages import STORAGES
 from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import ConfigError, StorageError
+from recollect.scheme.base.supervision import Pulse, Supervision
 from recollect.scheme.collection.async_collection import AsyncCollection
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors import LocalCollection
 from recollect.scheme.collection.sync_collection import SyncCollection
+from tests.integration.ray import parts
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
 from tests.unit.scheme.fake_engine import FakeEngine, Handle
 
@@ -171,6 +173,46 @@ def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine)
     assert workers.collection.metrics()["workers/0.1/restarts"] == 1
     # What the first life saw is still there, in the lanes that its successor took.
     assert len(stored(workers, (0, 1, 1))[keys.REWARD]) == 8
+
+
+@pytest.mark.parametrize("is_on_policy", [False, True])
+def test_a_stage_goes_on_with_the_successor_of_a_worker_whose_env_hangs(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, is_on_policy: bool
+) -> None:
+    monkeypatch.setattr(Pulse, "is_silent", lambda self: self._handle.is_stuck)
+    options: dict[str, Any] = {"storage": "gae", "size": 4, "is_on_policy": True} if is_on_policy else {}
+    workers = make_set(3, supervision=Supervision(timeout_s=1e-9), **options)
+    fake.handles[1].is_stuck = True
+    report = workers.collection.collect()
+    assert (report.num_steps, report.num_restarts) == (12 * NUM_ENVS, 1)
+    assert fake.handles[1].is_dead
+    assert sources(workers) == [(0, 0, 0), (0, 1, 1), (0, 2, 0)]
+    assert len(workers.local_worker().storage) == workers.local_worker().num_steps == 12 * NUM_ENVS
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_hindsight_is_the_same_with_data_from_a_remote_worker(fake: FakeEngine, memory: str | None) -> None:
+    both = [
+        parts.make_set(
+            number,
+            *("ddqn", "her"),
+            env="recollect/BitFlip-v0",
+            storage_options={"n_step": 2},
+            actor_options={"memory": memory},
+        )
+        for number in (0, 1)
+    ]
+    num_batches = 0
+    for _ in range(8):
+        batches = []
+        for workers in both:
+            workers.collection.collect()
+            batches.append(parts.learn(workers.local_worker()))
+        for left, right in zip(*batches, strict=True):
+            assert left.keys() == right.keys()
+            assert all(torch.equal(left[key], right[key]) for key in left)
+            num_batches += 1
+    assert num_batches >= 10
 
 
 def test_who_joins_a_run_on_its_way_begins_with_other_seeds(fake: FakeEngine) -> None:
