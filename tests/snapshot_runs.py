@@ -8,7 +8,6 @@ import numpy as np
 from recollect import keys
 from recollect.agent.storages import PERBuffer
 from recollect.agent.storages.experience.snapshot import Snapshot
-from recollect.agent.storages.experience.snapshot_content import Extras
 from tests.reference import Row, flatten, same_bits
 from tests.streams import (
     LAYOUTS,
@@ -25,7 +24,6 @@ FLAGS = frozenset([keys.DONE, keys.NEXT_TERMINATED, keys.CUT, keys.IREWARD])
 STATES = frozenset([*FLAGS, keys.RHS])
 STACK = FrameStack(3, 0, "odd", "uint8", (5,), few_values=True)
 SEQUENCES = {"sequence_length": 5, "sequence_overlap": 2}
-GENERATOR, ERRORS = "generator", "errors"
 
 KINDS: dict[str, tuple[StreamKind, dict[str, Any]]] = {
     "vector": (StreamKind(ObservationKind(LAYOUTS["vector"]), FLAGS), {}),
@@ -92,17 +90,11 @@ class Run:
 
 
 def write(buffer: PERBuffer, snapshot: Snapshot) -> None:
-    assert buffer.tree is not None
-    state = {GENERATOR: buffer._rng.bit_generator.state}
-    snapshot.write(buffer._store, Extras(state, {ERRORS: buffer.tree.errors}))
+    snapshot.write(buffer.store, buffer.state())
 
 
 def read(buffer: PERBuffer, snapshot: Snapshot) -> PERBuffer:
-    extras = snapshot.read(buffer._store)
-    buffer._rng.bit_generator.state = extras.state[GENERATOR]
-    assert buffer.tree is not None
-    buffer.tree.errors[:] = extras.slot_arrays[ERRORS]
-    buffer.tree.rescale(buffer.alpha, buffer.epsilon)
+    buffer.load_state(snapshot.read(buffer.store))
     return buffer
 
 

@@ -14,25 +14,20 @@ from recollect.agent.storages.experience.journal import Journal
 from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.errors import StorageError
 from tests.reference import flatten, same_bits
-from tests.snapshot_runs import ERRORS, GENERATOR, KINDS, NUM_ENVS, Run, assert_alike, assert_same
+from tests.snapshot_runs import KINDS, NUM_ENVS, Run, assert_alike, assert_same
 from tests.streams import as_sample
 
 SIZE = 24
 
 
 def note(buffer: PERBuffer, journal: Journal) -> None:
-    assert buffer.tree is not None
-    state = {GENERATOR: buffer._rng.bit_generator.state}
-    journal.note(buffer._store, Extras(state, {ERRORS: buffer.tree.errors}))
+    journal.note(buffer.store, buffer.state())
 
 
 def read(buffer: PERBuffer, journal: Journal, errors: np.ndarray | None = None) -> PERBuffer:
     """Fill a buffer; `errors` replace those of the journal, which may be older."""
-    extras = journal.read(buffer._store)
-    buffer._rng.bit_generator.state = extras.state[GENERATOR]
-    assert buffer.tree is not None
-    buffer.tree.errors[:] = extras.slot_arrays[ERRORS] if errors is None else errors
-    buffer.tree.rescale(buffer.alpha, buffer.epsilon)
+    extras = journal.read(buffer.store)
+    buffer.load_state(extras if errors is None else extras | Extras(slot_arrays={"errors": errors}))
     return buffer
 
 
