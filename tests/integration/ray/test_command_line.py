@@ -1,8 +1,13 @@
 """`recollect train` with remote workers, and going on with such a run."""
 
-from collections.abc import Sequence
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -49,3 +54,37 @@ def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
     assert agent.num_steps >= 160
     assert isinstance(agent.scheme.gradients, LocalGradients)
     agent.close()
+
+
+def worker_processes() -> set[int]:
+    """Ids of the processes of all collecting workers on this machine."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        # Another process may end meanwhile.
+        with suppress(OSError):
+            if (folder / "cmdline").read_bytes().startswith(b"ray::CWorker"):
+                found.add(int(folder.name))
+    return found
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_an_interrupt_leaves_no_process_of_the_workers(ray_cluster: Any, tmp_path: Path) -> None:
+    before = worker_processes()
+    words = ("train", "ddqn", "CartPole-v1", "--preset", "none", "--steps", "1000000", "--name", "mine", *TINY)
+    joined = ("--ray-address", ray_cluster.address, "--col-workers", "1", "--col-resources", "{num_cpus: 0.1}")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "recollect", *words, *joined], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: bool(worker_processes() - before))
+        run.send_signal(signal.SIGINT)
+        run.wait(120)
+    finally:
+        run.kill()
+    wait_until(lambda: not worker_processes() - before)
