@@ -1,8 +1,10 @@
 """`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
 
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +13,7 @@ from recollect.config import RunConfig, build, resolve
 from recollect.config.build import name_of
 from recollect.config.files import Document, dump_document, parse_value
 from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
 from recollect.runs.directory import RunDirectory
@@ -167,16 +169,13 @@ class Agent:
         Parameters
         ----------
         folder : path-like
-            A new one, or one that an agent of the same config was saved in before.
+            A new one, or one that an agent of the same config was saved in before. Beside the folder of another agent
+            a numbered one is made, with a warning, so that neither is lost.
         with_storage : bool
             Save the replay too, so that learning can go on at once. One that is there from before is brought up to
             date in any case.
         """
-        run = RunDirectory(folder)
-        if run.exists:
-            self._check_own(run)
-        else:
-            run = RunDirectory.create(folder, self.config.to_document())
+        run = self._folder_for(Path(folder))
         if not self.scheme.status().num_stored:
             shutil.rmtree(run.storage_folder, ignore_errors=True)
         saves = Saves(run, with_storage=with_storage or run.storage_folder.exists())
@@ -186,19 +185,27 @@ class Agent:
         """Close the environments."""
         self.scheme.stop()
 
-    def _check_own(self, run: RunDirectory) -> None:
-        """Refuse the folder of an agent that this one's checkpoint would not fit to."""
+    def _folder_for(self, folder: Path) -> RunDirectory:
+        """Find or make the folder of this agent's checkpoints: the named one, or the first that is free beside it."""
+        for number in count(1):
+            run = RunDirectory(folder if number == 1 else folder.with_name(f"{folder.name}-{number}"))
+            others = self._differences(run) if run.exists else []
+            if not others:
+                break
+        if number > 1:
+            warnings.warn(
+                f"{folder} holds another agent; this one is saved in {run.path}", RecollectWarning, stacklevel=3
+            )
+        return run if run.exists else RunDirectory.create(run.path, self.config.to_document())
+
+    def _differences(self, run: RunDirectory) -> list[str]:
+        """Say in what the agent of a folder differs from this one."""
         own = _identity(self.config)
         try:
             theirs = _identity(RunConfig.from_document(run.config))
-        except ConfigError as error:
-            raise ConfigError(f"{run.path} holds a run that is no agent's ({error}); name another folder") from error
-        others = [entry for entry, value in own.items() if theirs[entry] != value]
-        if others:
-            raise ConfigError(
-                f"{run.path} holds another agent, with another {' and '.join(others)}; "
-                "nothing was written: name another folder"
-            )
+        except ConfigError:
+            return list(own)
+        return [entry for entry, value in own.items() if theirs[entry] != value]
 
     def _run(self, learner: Learner, progress: bool) -> None:
         """Learn to the end; save where there is a place for it, also when interrupted."""

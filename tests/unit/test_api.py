@@ -17,7 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
 from recollect import DDQN, Agent, OffPolicyActor
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, RecollectWarning
 from recollect.runs import RunDirectory, metrics
 from recollect.runs.writers import read_rows
 
@@ -112,19 +112,24 @@ def test_a_saved_replay_is_never_older_than_the_weights_beside_it(with_storage: 
     assert len(Agent.load(tmp_path).scheme.storage) == 0
 
 
-def test_the_folder_of_another_agent_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
-    make_agent().learn(30).save(tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for options, what in (({"hidden_sizes": [16]}, "actor"), ({"storage": "replay", "seed": 2}, "storage and seed")):
-        with pytest.raises(ConfigError, match=f"holds another agent, with another {what}; .* name another folder"):
-            make_agent(**options).save(tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+def test_beside_the_folder_of_another_agent_a_numbered_one_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+    make_agent().learn(30).save(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for options, name in (({"hidden_sizes": [16]}, "agent-2"), ({"storage": "replay", "seed": 2}, "agent-3")):
+        for num_steps in (20, 30):
+            with pytest.warns(RecollectWarning, match=f"holds another agent; this one is saved in .*{name}"):
+                make_agent(**options).learn(num_steps).save(folder)
+            assert Agent.load(tmp_path / name).num_steps == num_steps
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["agent", "agent-2", "agent-3"]
 
 
-def test_the_folder_of_a_run_without_a_config_is_refused(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path)
-    with pytest.raises(ConfigError, match=r"holds a run that is no agent's .*; name another folder"):
-        make_agent().save(tmp_path)
+def test_the_folder_of_a_run_without_a_config_is_another_agents(tmp_path: Path) -> None:
+    RunDirectory.create(tmp_path / "run")
+    with pytest.warns(RecollectWarning, match="holds another agent"):
+        make_agent().save(tmp_path / "run")
+    assert Agent.load(tmp_path / "run-2").num_steps == 0
 
 
 def test_the_folder_of_ones_own_run_is_not_anothers(tmp_path: Path) -> None:
