@@ -19,7 +19,6 @@ from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 
 _GENERATOR: Final = "generator"
-_NUM_BEFORE_RESET: Final = "num_before_reset"
 
 
 class LaneStorage(Storage):
@@ -76,7 +75,6 @@ class LaneStorage(Storage):
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self.changed_parameters: dict[str, Any] = {}
         self._rng = np.random.default_rng(seed)
-        self._num_before_reset = 0
         self._store = LaneStore(
             size,
             self.num_envs,
@@ -110,7 +108,7 @@ class LaneStorage(Storage):
 
         Positions are logical; `data` shows the slots that steps really lie in, which are others.
         """
-        return (self._num_received() - self._num_before_reset) % self.max_size
+        return self._store.num_since_clear % self.max_size
 
     @property
     def num_cuts(self) -> int:
@@ -180,7 +178,6 @@ class LaneStorage(Storage):
         """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""
         with self._store.lock:
             self._store.clear()
-            self._num_before_reset = self._num_received()
 
     def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
         """Change a parameter; it takes effect on the next batch and on data already stored."""
@@ -201,16 +198,11 @@ class LaneStorage(Storage):
 
     def state(self) -> Extras:
         """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`."""
-        return Extras({_GENERATOR: self._rng.bit_generator.state, _NUM_BEFORE_RESET: self._num_before_reset})
+        return Extras({_GENERATOR: self._rng.bit_generator.state})
 
     def load_state(self, extras: Extras) -> None:
         """Go on from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
-        self._num_before_reset = extras.state.get(_NUM_BEFORE_RESET, 0)
-
-    def _num_received(self) -> int:
-        """Steps of the first lane so far."""
-        return int(self._store.ring.heads[0]) if self._store.is_built else 0
 
     def _on_append(self) -> None:
         """Follow the cursors: parts that keep something for each slot bring it up to date."""

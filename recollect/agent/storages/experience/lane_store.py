@@ -103,6 +103,7 @@ class LaneStore:
         self._cut_watch = CutWatch()
         self._lanes: Lanes | None = None
         self._has_starts = False
+        self._cleared_at = 0
         self.is_nested = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
@@ -143,6 +144,11 @@ class LaneStore:
             return 0
         num_steps: int = draw_kernels.count_steps(self._lanes.ring.header, self._lanes.starts.table)
         return num_steps
+
+    @property
+    def num_since_clear(self) -> int:
+        """Steps that the first lane has received since the store was last emptied."""
+        return 0 if self._lanes is None else int(self._lanes.ring.heads[0]) - self._cleared_at
 
     def lane_of(self, source: Hashable) -> int:
         """First of the lanes that a source feeds."""
@@ -245,6 +251,7 @@ class LaneStore:
         if self._lanes is None:
             return
         self._lanes.forget()
+        self._cleared_at = int(self.ring.heads[0])
         self._has_starts = False
         self._on_relayout(self.ring, self.ring)
 
@@ -298,7 +305,7 @@ class LaneStore:
 
     def state(self) -> StoreState:
         """Who feeds the store, and how far they got."""
-        return self._sources.state(warned_of_cuts=self._cut_watch.has_warned)
+        return self._sources.state(warned_of_cuts=self._cut_watch.has_warned, cleared_at=self._cleared_at)
 
     def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
         """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
@@ -317,6 +324,7 @@ class LaneStore:
         lanes.starts.load_state(ring, sequences)
         self._sources.load_state(state)
         self._cut_watch.has_warned = state.warned_of_cuts
+        self._cleared_at = state.cleared_at
         try:
             self._hold(lanes, None)
         except RecollectError:

@@ -21,11 +21,24 @@ class Source:
 
 @dataclass(frozen=True)
 class StoreState:
-    """What a snapshot needs beside the ring: each source, its first lane and steps received; lanes left."""
+    """What a snapshot needs beside the ring.
+
+    Attributes
+    ----------
+    sources : tuple
+        Name, first lane and steps received of each source.
+    vacant_lanes : tuple of int
+        First lanes of those that left.
+    warned_of_cuts : bool
+        Whether the warning of unannounced breaks was given.
+    cleared_at : int
+        Steps that the first lane had received when the store was last emptied.
+    """
 
     sources: tuple[tuple[Hashable, int, int], ...]
     vacant_lanes: tuple[int, ...]
     warned_of_cuts: bool
+    cleared_at: int = 0
 
 
 def check_origin(source: Any, first_step: Any) -> int | None:
@@ -96,10 +109,10 @@ class Sources:
         """Forget all sources."""
         self.known.clear()
 
-    def state(self, *, warned_of_cuts: bool) -> StoreState:
+    def state(self, *, warned_of_cuts: bool, cleared_at: int = 0) -> StoreState:
         """Who feeds the store, and how far they got."""
         sources = [(name, source.lane, source.received) for name, source in self.known.items()]
-        return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts)
+        return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts, cleared_at)
 
     def load_state(self, state: StoreState) -> None:
         """Take the sources of a snapshot instead of one's own."""
