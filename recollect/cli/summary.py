@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from recollect import keys
 from recollect.config import RunConfig
 from recollect.config.parts import ALGO, STORAGE, class_of, options_of
 
@@ -39,9 +40,9 @@ def _workers(config: RunConfig) -> Iterator[str]:
     options = config.scheme_options
     for name, mode, title in (("col", "col_mode", "collector"), ("grad", "grad_mode", "gradient worker")):
         if number := options.get(f"num_{name}_workers", 0):
-            how = "async " if options.get(mode) == "async" else ""
+            how = "async " if options.get(mode) == keys.ASYNC else ""
             yield f"{number} {how}{title}{'s' if number > 1 else ''}"
-    if options.get("update_mode") == "decentralised":
+    if options.get("update_mode") == keys.DECENTRALISED:
         yield "decentralised updates"
 
 
