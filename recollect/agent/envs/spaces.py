@@ -55,7 +55,8 @@ class ActionFormat:
             raise ConfigError(f"the action space is {space}; it must have a shape and a dtype")
         self._shape = (num_envs, *space.shape)
         self._dtype = np.dtype(space.dtype)
-        self._whole = _bounds_of_whole_numbers(space)
+        self._is_whole = isinstance(space, gym.spaces.Box) and np.issubdtype(self._dtype, np.integer)
+        self._bounds = _bounds_beyond_float32(space)
 
     def __call__(self, action: torch.Tensor | np.ndarray) -> np.ndarray:
         """Turn actions `[num_envs, numbers]`, in the env's units, into an array `[num_envs, ...]`."""
@@ -64,13 +65,18 @@ class ActionFormat:
             array = array.reshape(self._shape)
         except ValueError:
             raise SchemaError(f"actions must fit the shape {self._shape}, got {array.shape}") from None
-        if self._whole is not None:
-            array = np.clip(np.rint(array), *self._whole)
+        if self._is_whole:
+            array = np.rint(array)
+        if self._bounds is not None:
+            array = np.clip(array, *self._bounds)
         return array.astype(self._dtype, copy=False)
 
 
-def _bounds_of_whole_numbers(space: gym.Space[Any]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Bounds of a Box of whole numbers, to which actions are rounded: a cast would take all of them towards 0."""
-    if not isinstance(space, gym.spaces.Box) or not np.issubdtype(space.dtype, np.integer):
+def _bounds_beyond_float32(space: gym.Space[Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bounds of a Box that policies do not know exactly: they think in float32, where 0.1 is more than 0.1.
+
+    A Box of whole numbers has its actions rounded to them: a cast would take all of them towards 0.
+    """
+    if not isinstance(space, gym.spaces.Box) or space.dtype in (np.float32, np.float16):
         return None
     return space.low.astype(np.float64), space.high.astype(np.float64)

@@ -35,3 +35,9 @@ def test_whole_numbers_are_rounded_and_stay_within_their_bounds() -> None:
     given = torch.tensor([[-2.4, -1.7, -0.4, 0.6, 1.2, 2.9]])
     assert ActionFormat(small, 1)(given).tolist() == [[-2, -2, 0, 1, 1, 3]]
     assert ActionFormat(large, 1)(torch.tensor([[-(2.0**31), 2.0**31]])).tolist() == [[-(2**31), 2**31 - 1]]
+
+
+def test_bounds_that_float32_rounds_are_kept() -> None:
+    space = Box(np.array([-1.1, 0.1]), np.array([-0.1, 0.3]), dtype=np.float64)
+    for bound in (space.low, space.high):
+        assert ActionFormat(space, 1)(torch.from_numpy(bound).float()[None])[0] in space
