@@ -36,7 +36,7 @@ class BoxActions(nn.Module):
         if rescale and not self._is_bounded:
             raise ConfigError(
                 f"off-policy actors need finite bounds of every action, got {space}; wrap the environment so that its "
-                "actions are bounded, for instance in gymnasium.wrappers.RescaleAction"
+                "actions are bounded, for instance in gymnasium.wrappers.TransformAction with a bounded action_space"
             )
         scale, shift = ((high - low) / 2, (high + low) / 2) if rescale else (np.ones_like(low), np.zeros_like(low))
         self._is_scaled = bool((scale != 1).any() or (shift != 0).any())

@@ -51,7 +51,7 @@ def test_random_actions_of_an_endless_space_are_normal() -> None:
 
 @pytest.mark.parametrize("bound", [np.inf, np.finfo(np.float32).max])
 def test_stretching_needs_bounds(bound: float) -> None:
-    with pytest.raises(ConfigError, match=r"finite bounds.*RescaleAction"):
+    with pytest.raises(ConfigError, match=r"finite bounds.*TransformAction"):
         build_actions(Box(-bound, bound, (1,)), rescale=True)
 
 
