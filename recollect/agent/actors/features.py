@@ -16,12 +16,12 @@ _CNN_FEATURES: Final = 512
 
 
 class FlatFeatures(nn.Module):
-    """The numbers of an array as they are; bytes become floats from 0 to 1. No weights."""
+    """The numbers of an array as they are; bytes become floats from 0 to 1, the space's largest. No weights."""
 
     def __init__(self, space: gym.spaces.Box | gym.spaces.MultiBinary) -> None:
         super().__init__()
         self.out_features = math.prod(space.shape)
-        self._scale = 1 / 255 if space.dtype == "uint8" else None
+        self._scale = _byte_scale(space) if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8 else None
 
     def forward(self, obs: Tensor) -> Tensor:
         """`[batch, …]` -> `[batch, out_features]`."""
@@ -63,7 +63,7 @@ class NatureCNN(nn.Module):
         self._num_axes = len(space.shape)
         *stack, first, second, last = (1, *space.shape) if self._num_axes == 2 else space.shape
         self._channels_last = last < first
-        self._scale = 1 / 255 if space.dtype == "uint8" else 1.0
+        self._scale = _byte_scale(space) if space.dtype == np.uint8 else 1.0
         height, width, channels = (first, second, last) if self._channels_last else (second, last, first)
         self.convolutions = nn.Sequential(
             nn.Conv2d(math.prod(stack) * channels, 32, 8, stride=4),
@@ -135,6 +135,11 @@ def _is_image(space: gym.spaces.Box) -> bool:
             f"images must be stacked along their first axis, got {space}; move it there, or use features='flat'"
         )
     return num_axes in (2, 4) and num_long >= 2
+
+
+def _byte_scale(space: gym.spaces.Box) -> float:
+    """What makes the largest byte of a space 1: 255 of a picture, but 1 where bytes are flags."""
+    return 1 / max(1, int(space.high.max(initial=0)))
 
 
 def _cnn_size(length: int) -> int:

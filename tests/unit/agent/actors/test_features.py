@@ -38,6 +38,14 @@ def test_bytes_become_floats_from_0_to_1() -> None:
     torch.testing.assert_close(build_features(_bytes(3))(obs), torch.tensor([[0.0, 0.2, 1.0]]))
 
 
+@pytest.mark.parametrize("shape", [(3,), (1, 36, 36)])
+def test_the_largest_byte_of_a_space_becomes_1(shape: tuple[int, ...]) -> None:
+    obs = torch.randint(0, 5, (2, *shape), dtype=torch.uint8)
+    of_bytes, of_floats = build_features(Box(0, 4, shape, np.uint8)), build_features(Box(0, 1, shape))
+    of_floats.load_state_dict(of_bytes.state_dict())
+    torch.testing.assert_close(of_bytes(obs), of_floats(obs / 4))
+
+
 def test_whole_numbers_become_one_hot() -> None:
     assert build_features(Discrete(3))(torch.tensor([2, 0])).tolist() == [[0, 0, 1], [1, 0, 0]]
     assert build_features(Discrete(3, start=-1))(torch.tensor([-1])).tolist() == [[1, 0, 0]]
