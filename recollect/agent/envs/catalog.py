@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
@@ -18,8 +18,26 @@ _ATARI_ENTRY_POINT: Final = "ale_py"
 # Ids of older versions, which ale-py registers too.
 _OLD_ATARI: Final = "NoFrameskip-v"
 _STACK_SIZE: Final = 4
-_CLIP_REWARDS: Final = "clip_rewards"
+# What vector envs of Atari games call the number of frames of a stack.
+_VECTOR_STACK: Final = "stack_num"
 _ROBOTICS_PREFIXES: Final = ("Fetch", "Hand", "AntMaze", "PointMaze", "Adroit", "Franka")
+
+
+class _Aids(NamedTuple):
+    """Options by which Atari games differ in training: clipped rewards, and episodes that end with a life."""
+
+    clip: str
+    life: str
+
+    def choose(self, options: Mapping[str, Any], *, is_training: bool) -> dict[str, Any]:
+        """Clip rewards in training unless the options say otherwise, and score the game as it is in tests."""
+        return {self.clip: True, **options} if is_training else {**options, self.clip: False, self.life: False}
+
+
+# One game has other names for them in each kind of env.
+_AIDS: Final = _Aids("clip_rewards", "terminal_on_life_loss")
+_NATIVE_AIDS: Final = _Aids("reward_clipping", "episodic_life")
+_POOL_AIDS: Final = _Aids("reward_clip", "episodic_life")
 
 # Modules that envs need, by the extra that brings them; the first one registers envs with Gymnasium.
 _MODULES: Final = {
@@ -57,12 +75,12 @@ def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
 
 def make_training_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     """Make an env to train in: rewards of Atari games are clipped, unless the options say otherwise."""
-    return make_env(env_id, **{_CLIP_REWARDS: True, **options} if _is_atari(env_id) else options)
+    return make_env(env_id, **_AIDS.choose(options, is_training=True) if _is_atari(env_id) else options)
 
 
 def make_test_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
-    """Make an env to evaluate in: rewards are those of the game, whatever is done to them in training."""
-    return make_env(env_id, **{name: value for name, value in options.items() if name != _CLIP_REWARDS})
+    """Make an env to evaluate in: whole games with their own rewards, whatever is done to them in training."""
+    return make_env(env_id, **_AIDS.choose(options, is_training=False) if _is_atari(env_id) else options)
 
 
 def make_atari(
@@ -106,26 +124,31 @@ def make_atari(
 def frame_stack_of(env_id: str, kind: str, options: Mapping[str, Any]) -> int | None:
     """How many frames observations of an env by id are stacks of, for a storage to keep each once; None if of none."""
     if kind == "envpool":
-        _find_pool(env_id)
-        depth = getattr(import_module("envpool").make_spec(env_id, **options).config, "stack_num", 1)
+        depth = getattr(_envpool_of(env_id).make_spec(env_id, **options).config, _VECTOR_STACK, 1)
+    elif _is_atari(env_id):
+        depth = options.get(_VECTOR_STACK if kind == "native" else "stack_size", _STACK_SIZE)
     else:
-        depth = options.get("stack_size", _STACK_SIZE) if kind != "native" and _is_atari(env_id) else 1
+        depth = 1
     return int(depth) if depth > 1 else None
 
 
-def make_native(env_id: str, *, num_envs: int, **options: Any) -> VectorEnv:
+def make_native(env_id: str, *, num_envs: int, is_training: bool = True, **options: Any) -> VectorEnv:
     """Make the vector env that a task brings itself, where it has one."""
     if find_env(env_id).vector_entry_point is None:
         raise ConfigError(f"{env_id} has no vector env of its own; use the kind 'sync' or 'async'")
+    if _is_atari(env_id):
+        options = _NATIVE_AIDS.choose(options, is_training=is_training)
     with _explained(env_id, options):
         return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **options)
 
 
-def make_pool(task_id: str, *, num_envs: int, seed: list[int], **options: Any) -> Any:
+def make_pool(task_id: str, *, num_envs: int, seed: list[int], is_training: bool = True, **options: Any) -> Any:
     """Make a pool of EnvPool's envs."""
-    _find_pool(task_id)
+    envpool = _envpool_of(task_id)
     with _explained(task_id, options):
-        return import_module("envpool").make_gymnasium(task_id, num_envs=num_envs, seed=seed, **options)
+        if hasattr(envpool.make_spec(task_id, **options).config, _POOL_AIDS.clip):
+            options = _POOL_AIDS.choose(options, is_training=is_training)
+        return envpool.make_gymnasium(task_id, num_envs=num_envs, seed=seed, **options)
 
 
 def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
@@ -191,12 +214,14 @@ def _is_atari(env_id: str) -> bool:
     return str(find_env(env_id).entry_point).startswith(_ATARI_ENTRY_POINT)
 
 
-def _find_pool(task_id: str) -> None:
-    """Refuse an id that EnvPool does not have."""
+def _envpool_of(task_id: str) -> Any:
+    """Load EnvPool; refuses an id that it does not have."""
     _require(task_id, "envpool")
-    known = import_module("envpool").list_all_envs()
+    envpool = import_module("envpool")
+    known = envpool.list_all_envs()
     if task_id not in known:
         raise ConfigError(f"EnvPool has no env {task_id!r}; {_hint(task_id, known)}")
+    return envpool
 
 
 def _extra_by_name(env_id: str) -> str | None:

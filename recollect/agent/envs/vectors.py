@@ -89,7 +89,7 @@ def build_async(plan: VectorPlan, seeds: list[int]) -> VectorEnv:
 
 def build_native(plan: VectorPlan, seeds: list[int]) -> VectorEnv:
     """A vector env of its own making."""
-    build = partial(plan.build_by(make_native), num_envs=plan.num_envs)
+    build = partial(plan.build_by(partial(make_native, is_training=plan.is_training)), num_envs=plan.num_envs)
     return FaultTolerantVector(build, plan.autoreset_mode, plan.max_consecutive_failures)
 
 
@@ -97,7 +97,8 @@ def build_envpool(plan: VectorPlan, seeds: list[int]) -> VectorEnv:
     """Envs in C++ threads."""
     if plan.autoreset_mode not in (None, AutoresetMode.DISABLED):
         raise ConfigError(f"envs of EnvPool are reset at once, got autoreset_mode={plan.autoreset_mode}; leave it out")
-    build = partial(EnvPoolVector, plan.build_by(make_pool), seeds)
+    make = partial(make_pool, is_training=plan.is_training)
+    build = partial(EnvPoolVector, plan.build_by(make), seeds)
     return FaultTolerantVector(build, None, plan.max_consecutive_failures)
 
 

@@ -156,11 +156,38 @@ def test_rewards_of_atari_are_clipped_in_training_alone(
 
 
 @pytest.mark.parametrize(
+    ("env_id", "kind", "life"),
+    [
+        ("ALE/SpaceInvaders-v5", "sync", "terminal_on_life_loss"),
+        ("ALE/SpaceInvaders-v5", "native", "episodic_life"),
+        ("SpaceInvaders-v5", "envpool", "episodic_life"),
+    ],
+)
+def test_tests_are_whole_games_of_atari_with_their_own_rewards(env_id: str, kind: str, life: str) -> None:
+    factory, action_space, _ = VecEnv.create_factory(env_id, {life: True}, kind=kind, seed=1)
+    rng, rewards, num_lives = np.random.default_rng(1), {}, {}
+    for mode in ("train", "test"):
+        envs = factory(mode=mode)
+        envs.reset()
+        steps = [envs.step(rng.integers(action_space.n, size=(1, 1)))]
+        while not steps[-1].terminated.item():
+            steps.append(envs.step(rng.integers(action_space.n, size=(1, 1))))
+        envs.close()
+        rewards[mode] = {step.reward.item() for step in steps}
+        num_lives[mode] = int(steps[-1].infos["lives"][0])
+    assert rewards["train"] <= {0.0, 1.0}
+    assert max(rewards["test"]) >= 5.0, "the least that an invader is worth"
+    assert num_lives == {"train": 2, "test": 0}
+
+
+@pytest.mark.parametrize(
     ("env_id", "kind", "options", "depth"),
     [
         ("ALE/Pong-v5", "sync", {}, 4),
         ("ALE/Pong-v5", "async", {"stack_size": 3}, 3),
         ("ALE/Pong-v5", "sync", {"stack_size": 1}, None),
+        ("ALE/Pong-v5", "native", {}, 4),
+        ("ALE/Pong-v5", "native", {"stack_num": 2}, 2),
         ("Pong-v5", "envpool", {"stack_num": 2}, 2),
         ("CartPole-v1", "envpool", {}, None),
         ("CartPole-v1", "sync", {}, None),
