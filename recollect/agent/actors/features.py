@@ -21,14 +21,11 @@ class FlatFeatures(nn.Module):
     def __init__(self, space: gym.spaces.Box | gym.spaces.MultiBinary) -> None:
         super().__init__()
         self.out_features = math.prod(space.shape)
-        self._scale = _byte_scale(space) if isinstance(space, gym.spaces.Box) and space.dtype == np.uint8 else None
+        self._scale = _byte_scale(space)
 
     def forward(self, obs: Tensor) -> Tensor:
         """`[batch, …]` -> `[batch, out_features]`."""
-        flat = obs if obs.dim() == 2 else obs.reshape(len(obs), -1)
-        if flat.dtype == torch.uint8 and self._scale is not None:
-            return flat.float().mul_(self._scale)
-        return flat if flat.dtype == torch.float32 else flat.float()
+        return _as_floats(obs if obs.dim() == 2 else obs.reshape(len(obs), -1), self._scale)
 
 
 class OneHotFeatures(nn.Module):
@@ -63,7 +60,7 @@ class NatureCNN(nn.Module):
         self._num_axes = len(space.shape)
         *stack, first, second, last = (1, *space.shape) if self._num_axes == 2 else space.shape
         self._channels_last = last < first
-        self._scale = _byte_scale(space) if space.dtype == np.uint8 else 1.0
+        self._scale = _byte_scale(space)
         height, width, channels = (first, second, last) if self._channels_last else (second, last, first)
         self.convolutions = nn.Sequential(
             nn.Conv2d(math.prod(stack) * channels, 32, 8, stride=4),
@@ -83,7 +80,7 @@ class NatureCNN(nn.Module):
             images = images.movedim(-1, -3)
         if self._num_axes == 4:
             images = images.flatten(1, 2)
-        return self.output(self.convolutions(images.float() * self._scale)).relu_()
+        return self.output(self.convolutions(_as_floats(images, self._scale))).relu_()
 
     def orthogonalise(self) -> None:
         """Draw orthogonal weights with gain sqrt(2), and zero biases."""
@@ -137,9 +134,18 @@ def _is_image(space: gym.spaces.Box) -> bool:
     return num_axes in (2, 4) and num_long >= 2
 
 
-def _byte_scale(space: gym.spaces.Box) -> float:
-    """What makes the largest byte of a space 1: 255 of a picture, but 1 where bytes are flags."""
+def _byte_scale(space: gym.spaces.Box | gym.spaces.MultiBinary) -> float | None:
+    """What makes the largest byte of a space 1: 255 of a picture, but 1 where bytes are flags; None if of no bytes."""
+    if not isinstance(space, gym.spaces.Box) or space.dtype != np.uint8:
+        return None
     return 1 / max(1, int(space.high.max(initial=0)))
+
+
+def _as_floats(values: Tensor, scale: float | None) -> Tensor:
+    """Values as float32, bytes scaled; a second array as large as a batch of images would cost more than the sums."""
+    if values.dtype == torch.uint8 and scale is not None:
+        return values.float().mul_(scale)
+    return values if values.dtype == torch.float32 else values.float()
 
 
 def _cnn_size(length: int) -> int:
