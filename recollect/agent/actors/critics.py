@@ -24,6 +24,10 @@ class ActionCritics(nn.Module):
         """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
         return self.network(torch.cat((features, action), -1))
 
+    def first(self, features: Tensor, action: Tensor) -> Tensor:
+        """The same of the first critic alone -> values `[batch, 1]`."""
+        return self.network.first(torch.cat((features, action), -1))
+
 
 class ValueCritic(nn.Module):
     """The value of a state."""

@@ -24,8 +24,9 @@ class EnsembleNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(num, 1, size))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """`[num, batch, size]` -> the same shape."""
-        return torch.addcmul(self.bias, nn.functional.layer_norm(inputs, self.size), self.weight)
+        """`[num, batch, size]`, or those of the first networks alone -> the same shape."""
+        weight, bias = self.weight[: len(inputs)], self.bias[: len(inputs)]
+        return torch.addcmul(bias, nn.functional.layer_norm(inputs, self.size), weight)
 
 
 class EnsembleMLP(nn.Module):
@@ -74,8 +75,14 @@ class EnsembleMLP(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """`[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
-        hidden = inputs if inputs.dim() == 3 else inputs.expand(self.num, -1, -1)
-        for index, (weight, bias) in enumerate(self._layers):
+        return self._run(inputs if inputs.dim() == 3 else inputs.expand(self.num, -1, -1), self._layers)
+
+    def first(self, inputs: Tensor) -> Tensor:
+        """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
+        return self._run(inputs.unsqueeze(0), [(weight[:1], bias[:1]) for weight, bias in self._layers])[0]
+
+    def _run(self, hidden: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        for index, (weight, bias) in enumerate(layers):
             hidden = _dense(hidden, weight, bias)
             if index < self._num_active:
                 if self._norms:

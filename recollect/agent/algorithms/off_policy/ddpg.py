@@ -69,6 +69,6 @@ class DDPG(ContinuousActorCritic):
 
     def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
         features = steps.features.detach()
-        loss = -steps.mean(self.critics(features, self.policy(features).mode())[0])
+        loss = -steps.mean(self.critics.first(features, self.policy(features).mode()))
         loss.backward(inputs=self._policy_parameters)
         return {"loss_pi": loss}

@@ -43,6 +43,14 @@ def test_an_ensemble_is_separate_networks(name: str, activation: nn.Module, laye
         torch.testing.assert_close(outputs[index], _separate(ensemble, index, activation)(inputs))
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_first_network_alone_gives_what_it_gives_among_others(layer_norm: bool) -> None:
+    ensemble = EnsembleMLP(NUM, (4, 8, 6, 2), layer_norm=layer_norm)
+    _shake(ensemble)
+    inputs = torch.randn(ROWS, 4)
+    torch.testing.assert_close(ensemble.first(inputs), ensemble(inputs)[0])
+
+
 def test_gradients_of_an_ensemble_are_those_of_separate_networks() -> None:
     ensemble = EnsembleMLP(NUM, (4, 8, 1))
     inputs = torch.randn(ROWS, 4)
