@@ -12,7 +12,7 @@ from recollect.agent.actors.base import Actor
 from recollect.agent.actors.distributions import EntropicDistribution
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.actors.spaces import map_observation
-from recollect.agent.algorithms.config import AlgorithmConfig, learning_rate
+from recollect.agent.algorithms.config import AlgorithmConfig, grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Batch, LearningAlgorithm, Losses
 from recollect.agent.algorithms.on_policy.surrogate import (
     clipped_fraction,
@@ -62,9 +62,7 @@ class PPOConfig(AlgorithmConfig):
     )
     num_epochs: int = option(4, "Epochs of an update stage.", count)
     start_steps: int = option(0, "Steps with random actions; there can be none.", _no_start_steps)
-    max_grad_norm: float | None = option(
-        0.5, "Largest norm of the gradient; none for no limit.", optional(number(0.0, above_low=True))
-    )
+    max_grad_norm: float | None = grad_norm_limit(0.5)
 
 
 class PPO(LearningAlgorithm):
