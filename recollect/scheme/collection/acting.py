@@ -115,10 +115,7 @@ class Acting:
     def _look_on(self) -> tuple[Any, dict[str, Any]]:
         """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
         worker = self._worker
-        if worker.actor.is_recurrent:
-            _, _, rhs, other = worker.algo.acting_step(worker.latest_obs, worker.rhs, worker.done)
-            return rhs, other
-        if worker.algo is self._silent_algo:
+        if worker.algo is self._silent_algo and not worker.actor.is_recurrent:
             return worker.rhs, {}
         with worker.algo.aside():
             _, _, rhs, other = worker.algo.acting_step(worker.latest_obs, worker.rhs, worker.done)

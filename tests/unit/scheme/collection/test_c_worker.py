@@ -47,7 +47,8 @@ def test_the_first_steps_are_random_over_all_envs_together() -> None:
 def test_a_memory_runs_on_while_actions_are_random() -> None:
     worker = make_worker(((3,), (9,)), is_recurrent=True, start_steps=6)
     worker.collect_train_data(5)
-    assert column(worker, keys.ACTION)[:, 0, 0].tolist() == [-1, -1, -1, 4, 5]
+    assert column(worker, keys.ACTION)[:, 0, 0].tolist() == [-1, -1, -1, 1, 2]
+    assert worker.algo.num_acted == 2
     # The state before each step; it is the memory that forgets where `Done` says so.
     assert column(worker, keys.RHS)[:, 1, 0].tolist() == [0, 1, 2, 3, 4]
     assert column(worker, keys.RHS)[:, 0, 0].tolist() == [0, 1, 2, 3, 1]
