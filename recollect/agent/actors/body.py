@@ -1,5 +1,7 @@
 """What policy and critics share: features of the observation, and the memory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -28,7 +30,7 @@ class Body(nn.Module):
 
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
-        self.features = _features_of(space, config)
+        self.features = _features_of(space, config).eval()
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
         self.memory = MEMORIES[config.memory](sizes[-1], config.memory_size) if config.memory else None
@@ -48,6 +50,15 @@ class Body(nn.Module):
             return features, state.unsqueeze(1).expand(-1, length, -1)
         return self.memory.unroll(features, state, done)
 
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Let features of the user's own behave as in training inside, with dropout and the statistics of batches."""
+        self.features.train()
+        try:
+            yield
+        finally:
+            self.features.eval()
+
     def _encode(self, obs: Observation) -> Tensor:
         features = self.features(obs)
         return features if self.layers is None else self.layers(features)
@@ -58,7 +69,7 @@ def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
     if not callable(config.features):
         return build_features(space, flat=config.features == "flat")
     features = config.features(space)
-    if not isinstance(getattr(features, "out_features", None), int):
+    if not isinstance(features, nn.Module) or not isinstance(getattr(features, "out_features", None), int):
         raise ConfigError(
             f"features must return a module with `out_features`, how many numbers it gives per row, got {features!r}"
         )

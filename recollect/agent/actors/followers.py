@@ -16,6 +16,8 @@ def frozen_copy(module: Any) -> Any:
 class Followers:
     """The weights of slow copies beside those that they follow.
 
+    What else a network of the user's own keeps, such as the statistics of a batch norm, is copied.
+
     Parameters
     ----------
     pairs : iterable of (module, module)
@@ -25,13 +27,19 @@ class Followers:
     def __init__(self, pairs: Iterable[tuple[nn.Module | None, nn.Module | None]]) -> None:
         self._leading: list[Tensor] = []
         self._following: list[Tensor] = []
+        self._with_buffers: list[tuple[nn.Module, nn.Module]] = []
         for leader, follower in pairs:
             if leader is not None and follower is not None:
                 self._leading.extend(leader.parameters())
                 self._following.extend(follower.parameters())
+                if len(leader.state_dict()) > len(list(leader.parameters())):
+                    self._with_buffers.append((leader, follower))
 
     @torch.no_grad()
     def move(self, tau: float) -> None:
         """Move each copy a share `tau` of the way to what it follows; 1 copies."""
         if self._following:
             torch._foreach_lerp_(self._following, self._leading, tau)
+        for leader, follower in self._with_buffers:
+            for source, copied in zip(leader.buffers(), follower.buffers(), strict=True):
+                copied.copy_(source)

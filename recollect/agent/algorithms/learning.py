@@ -177,7 +177,8 @@ class LearningAlgorithm(Algorithm):
         self, batch: Batch, grads_to_cpu: bool = True, *args: Any
     ) -> tuple[Gradients, dict[str, Any]]:
         self.optimiser.zero_grad()
-        losses = self._backward(batch)
+        with self.actor.body.learning():
+            losses = self._backward(batch)
         scalars = self._finite({**losses.scalars, **self._clip_gradients()})
         self.num_computed += 1
         info: dict[str, Any] = {**scalars}

@@ -31,6 +31,17 @@ def test_a_share_of_1_copies_bit_for_bit() -> None:
     assert torch.equal(follower.weight, leader.weight)
 
 
+def test_statistics_are_copied() -> None:
+    leader = nn.BatchNorm1d(2)
+    follower = frozen_copy(leader)
+    followers = Followers([(leader, follower)])
+    leader(torch.randn(5, 2) + 3.0)
+    followers.move(0.1)
+    assert leader.running_mean is not None
+    assert leader.running_mean.abs().sum() > 0
+    assert torch.equal(follower.running_mean, leader.running_mean)
+
+
 def test_with_nothing_to_follow_nothing_happens() -> None:
     Followers([]).move(0.5)
     Followers([]).move(1.0)

@@ -1,10 +1,13 @@
 """What every algorithm takes from its base: pace, gradients, parameters that change, and refusals."""
 
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiBinary, Text
+from torch import nn
 
 from recollect import keys
 from recollect.agent.algorithms import ALGORITHMS
@@ -141,3 +144,37 @@ def test_an_unknown_option_is_refused_with_the_closest() -> None:
 def test_an_action_space_that_does_not_fit_is_refused_with_who_can(name: str, space: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ALGORITHMS[name].plan(space)  # type: ignore[arg-type]
+
+
+class OwnFeatures(nn.Sequential):
+    """Features of the user's own, with a layer that acts otherwise than it learns."""
+
+    out_features = 4
+
+
+def features_with(layer: Callable[[], nn.Module]) -> dict[str, Any]:
+    return {"features": lambda space: OwnFeatures(nn.Linear(3, 4), layer())}
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not ALGORITHMS[name].is_on_policy])
+def test_features_of_ones_own_are_dropped_out_in_learning_alone(name: str) -> None:
+    agent = make_agent(name, actor_options=features_with(lambda: nn.Dropout(0.5)))
+    obs, rhs, done = agent.actor.actor_initial_states(torch.randn(5, 3))
+    actions, losses = [], []
+    for _ in range(2):
+        actions.append(agent.algo.acting_step(obs, rhs, done, deterministic=True)[0])
+        agent.algo.generator.manual_seed(1)
+        losses.append(agent.algo.compute_gradients(make_batch(agent))[1][keys.ALGORITHM]["loss_q"])
+    assert torch.equal(*actions)
+    assert losses[0] != losses[1]
+
+
+def test_a_batch_norm_of_ones_own_acts_in_one_env_and_its_copy_follows() -> None:
+    agent = make_agent("sac", actor_options=features_with(lambda: nn.BatchNorm1d(4)))
+    obs, rhs, done = agent.actor.actor_initial_states(torch.randn(1, 3))
+    agent.algo.compute_gradients(make_batch(agent))
+    agent.algo.apply_gradients()
+    agent.algo.acting_step(obs, rhs, done)
+    norm, copied = (body.features[1] for body in (agent.actor.body, agent.actor.target_body) if body is not None)
+    assert norm.running_mean.abs().sum() > 0
+    assert torch.equal(copied.running_mean, norm.running_mean)
