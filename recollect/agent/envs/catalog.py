@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
 
+from recollect import keys
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError, closest
@@ -139,7 +140,13 @@ def make_native(env_id: str, *, num_envs: int, is_training: bool = True, **optio
     if _is_atari(env_id):
         options = _NATIVE_AIDS.choose(options, is_training=is_training)
     with _explained(env_id, options):
-        return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **options)
+        vector = gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **options)
+    shared = gym.vector.VectorEnv.metadata
+    if vector.metadata is shared:
+        # ale-py writes there how it begins new episodes, and those that say nothing would seem to do the same.
+        vector.metadata = dict(shared)
+        shared.pop(keys.AUTORESET_MODE, None)
+    return vector
 
 
 def make_pool(task_id: str, *, num_envs: int, seed: list[int], is_training: bool = True, **options: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import AtariPreprocessing
 
+from recollect import keys
 from recollect.agent.envs import VecEnv, catalog, make_env
 from recollect.errors import ConfigError
 
@@ -197,6 +198,12 @@ def test_a_factory_tells_how_many_frames_are_stacked(env_id: str, kind: str, opt
     factory, _, obs_space = VecEnv.create_factory(env_id, options, kind=kind)
     assert factory.frame_stack() == depth
     assert depth in (None, obs_space.shape[0])
+
+
+def test_a_native_vector_env_says_nothing_of_others() -> None:
+    factory, _, _ = VecEnv.create_factory("ALE/Pong-v5", kind="native")
+    factory().close()
+    assert keys.AUTORESET_MODE not in gym.vector.VectorEnv.metadata
 
 
 def test_atari_options() -> None:
