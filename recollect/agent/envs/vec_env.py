@@ -1,6 +1,7 @@
 """`VecEnv`: environments that are stepped together."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -10,11 +11,12 @@ from gymnasium.vector import AutoresetMode
 
 from recollect.agent.envs.autoreset import driver_of
 from recollect.agent.envs.factory import VecEnvFactory
+from recollect.agent.envs.failures import describe
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces
 from recollect.agent.envs.step import Observation, Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
-from recollect.errors import EnvError
+from recollect.errors import EnvError, RecollectError
 
 
 class VecEnv:
@@ -132,10 +134,8 @@ class VecEnv:
             The first observations.
         """
         seeds, self._seeds = self._seeds, None
-        try:
+        with _explained():
             return self._driver.reset(seeds)
-        except (EOFError, ConnectionError) as error:
-            raise _lost_process(error) from error
 
     def reseed(self, number: int) -> None:
         """Let the next reset have new seeds, from the first ones and `number`: how far a run had come, say."""
@@ -150,10 +150,8 @@ class VecEnv:
         action : tensor or array [num_envs, numbers]
             In the env's units: floats for Box; for Discrete one index each.
         """
-        try:
+        with _explained():
             return self._driver.step(self._format(action))
-        except (EOFError, ConnectionError) as error:
-            raise _lost_process(error) from error
 
     def render(self) -> Any:
         """What the envs draw, a frame each, if they were made with a `render_mode`."""
@@ -169,8 +167,21 @@ class VecEnv:
         return f"VecEnv({self._driver.vector!r}, num_envs={self.num_envs})"
 
 
-def _lost_process(error: Exception) -> EnvError:
-    return EnvError(
-        f"the process of an env is gone ({type(error).__name__}): it was killed, or the machine ran out of memory; "
-        "use fewer envs, or kind='sync' to see what happens"
-    )
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Name what goes wrong around envs; what they raise themselves does not come as far as here."""
+    try:
+        yield
+    except (RecollectError, gym.error.Error):
+        raise
+    except (EOFError, ConnectionError) as error:
+        raise EnvError(
+            f"the process of an env is gone ({type(error).__name__}): it was killed, or the machine ran out of memory; "
+            "use fewer envs, or kind='sync' to see what happens"
+        ) from error
+    except Exception as error:
+        raise EnvError(
+            f"an env returned what does not fit its spaces or Gymnasium's interface ({describe(error)}): reset must "
+            "return (obs, info), and step (obs, reward, terminated, truncated, info); "
+            "gymnasium.utils.env_checker.check_env tells more"
+        ) from error

@@ -1,13 +1,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recollect import keys
 from recollect.agent.envs import VecEnv
 from recollect.agent.envs.failures import FaultTolerantEnv, describe
 from recollect.errors import EnvError
-from tests.unit.agent.envs.toys import Toy
+from tests.unit.agent.envs.toys import Misfit, Toy
 
 
 class Building:
@@ -85,3 +86,15 @@ def test_interrupt_is_no_failure() -> None:
 def test_errors_in_words() -> None:
     assert describe(ValueError("too hot")) == "ValueError: too hot"
     assert describe(ValueError()) == "ValueError"
+
+
+@pytest.mark.filterwarnings("ignore")  # Gymnasium says as much in its own way
+@pytest.mark.parametrize("part", ["reset", "step", "shape", "key"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_env_that_returns_what_it_must_not_is_a_clear_error(kind: str, part: str) -> None:
+    envs = VecEnv.create_factory(Misfit, {"part": part}, 2, kind=kind)[0]()
+    if part != "reset":
+        envs.reset()
+    with pytest.raises(EnvError, match=r"does not fit its spaces or Gymnasium's interface \(.*check_env"):
+        envs.reset() if part == "reset" else envs.step(np.zeros((2, 1), np.int64))
+    envs.close()

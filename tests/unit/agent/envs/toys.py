@@ -67,6 +67,31 @@ class Toy(gym.Env[Any, Any]):
         return observe(self.kind, self.place), reward, terminated, truncated, info
 
 
+class Misfit(Toy):
+    """Returns what Gymnasium's interface or its own space does not allow.
+
+    Parameters
+    ----------
+    part : {"reset", "step", "shape", "key"}
+        What is wrong: as many values as old versions of the interface had, or the observation.
+    """
+
+    def __init__(self, part: str) -> None:
+        super().__init__("dict" if part == "key" else "box")
+        self.part = part
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        obs, info = super().reset(seed=seed)
+        return obs if self.part == "reset" else (obs, info)
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.part == "step":
+            return obs, reward, terminated, info
+        wrong = {"shape": np.zeros(4), "key": {"numbers": np.zeros(3)}}
+        return wrong.get(self.part, obs), reward, terminated, truncated, info
+
+
 def observe(kind: str, place: np.ndarray) -> Any:
     """What one sees at a place."""
     numbers = place.astype(np.float64)
