@@ -88,6 +88,7 @@ class CountingActor:
         self.generator.manual_seed(3)
         self.weights: Mapping[str, torch.Tensor] = {}
         self.observed: list[tuple[Any, Any, Any, float]] = []
+        self.skipped: list[Any] = []
 
     def seed(self, seed: int) -> None:
         self.generator.manual_seed(seed)
@@ -101,8 +102,9 @@ class CountingActor:
     def to_env(self, action: torch.Tensor) -> torch.Tensor:
         return 10 * action
 
-    def observe(self, obs: Any, reward: Any, done: Any, gamma: float) -> None:
+    def observe(self, obs: Any, reward: Any, done: Any, gamma: float, *, skip: Any = None) -> None:
         self.observed.append((obs, reward, done, gamma))
+        self.skipped.append(skip)
 
 
 class CountingAlgo:

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any, ClassVar
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -231,7 +232,16 @@ class Actor(nn.Module):
         """Turn actions in policy units into what the environment accepts."""
         return self.actions.to_env(action)
 
-    def observe(self, obs: Observation, reward: Any, done: Any, gamma: float = 0.99, *, stream: Hashable = 0) -> None:
+    def observe(
+        self,
+        obs: Observation,
+        reward: Any,
+        done: Any,
+        gamma: float = 0.99,
+        *,
+        stream: Hashable = 0,
+        skip: np.ndarray | None = None,
+    ) -> None:
         """Let the normalisers, where there are any, learn from one step of every env.
 
         Parameters
@@ -244,11 +254,14 @@ class Actor(nn.Module):
             Discount of the returns whose deviation scales rewards.
         stream : hashable
             Tells envs that are stepped apart from others.
+        skip : bool array `[num_envs, 1]`, optional
+            Rows that are no step, and that nothing is learned from.
         """
+        rows = slice(None) if skip is None else np.flatnonzero(~skip)
         if self.normaliser is not None:
-            self.normaliser.update(self.to_tensors(obs))
+            self.normaliser.update(self.to_tensors(map_observation(lambda values: values[rows], obs)))
         if self.reward_normaliser is not None:
-            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, stream)
+            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, stream, rows)
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
         """Scale rewards, if the config asks for it."""

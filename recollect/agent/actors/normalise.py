@@ -100,16 +100,23 @@ class RewardNormaliser(nn.Module):
         self.moments = RunningMoments((1,))
         self._returns: dict[Hashable, Tensor] = {}
 
-    def update(self, reward: Tensor, done: Tensor, gamma: float, stream: Hashable = 0) -> None:
+    def update(
+        self,
+        reward: Tensor,
+        done: Tensor,
+        gamma: float,
+        stream: Hashable = 0,
+        rows: slice | np.ndarray = slice(None),
+    ) -> None:
         """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`.
 
-        Envs that are stepped apart from others are a `stream` of their own.
+        Envs that are stepped apart from others are a `stream` of their own. Only returns of `rows` count.
         """
         returns = self._returns.get(stream)
         if returns is None or returns.shape != reward.shape:
             returns = torch.zeros_like(reward, dtype=torch.float64)
         returns = returns * gamma + reward
-        self.moments.update(returns)
+        self.moments.update(returns[rows])
         self._returns[stream] = returns * (1 - done.double())
 
     def forward(self, reward: Tensor) -> Tensor:

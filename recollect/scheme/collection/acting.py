@@ -93,7 +93,7 @@ class Acting:
             into.insert_transition(self._sample(step, ended, action, other))
         except SchemaError as error:
             raise SchemaError(f"{error}{self._where(step, clipped_action)}") from error
-        worker.actor.observe(worker.latest_obs, step.reward, ended, worker.algo.gamma)
+        worker.actor.observe(worker.latest_obs, step.reward, step.begins, worker.algo.gamma, skip=step.skip)
         self._count(step, ended, into)
         worker.latest_obs, worker.rhs = step.obs, rhs
         worker.done = torch.from_numpy(step.begins.astype(np.float32)).to(worker.device)

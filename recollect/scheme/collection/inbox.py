@@ -16,6 +16,8 @@ Life = tuple[int, int, int]
 """Index of a worker's parent, its own, and its epoch: the source of a stream of steps."""
 
 _TIME: Final = "time_s"
+# Marks of steps after which an episode begins.
+_ENDS: Final = (keys.NEXT_DONE, keys.SKIP, keys.CUT)
 
 
 class Inbox:
@@ -96,9 +98,11 @@ class Inbox:
         actor, gamma = self._worker.actor, self._worker.algo.gamma
         if getattr(actor, "normaliser", None) is None and getattr(actor, "reward_normaliser", None) is None:
             return
-        for step in range(num_known, len(full[keys.REWARD])):
-            obs, reward, ended = (_at(full[key], step) for key in (keys.OBS, keys.REWARD, keys.NEXT_DONE))
-            actor.observe(obs, reward, ended, gamma, stream=life)
+        for number in range(num_known, len(full[keys.REWARD])):
+            obs, reward = _at(full[keys.OBS], number), _at(full[keys.REWARD], number)
+            ends = {key: full[key][number].astype(np.bool_) for key in _ENDS if key in full}
+            begins = np.logical_or.reduce(list(ends.values()))
+            actor.observe(obs, reward, begins, gamma, stream=life, skip=ends.get(keys.SKIP))
 
 
 def _at(arrays: Any, step: int) -> Any:

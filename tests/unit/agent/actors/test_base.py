@@ -142,6 +142,17 @@ def test_observations_are_normalised_on_their_way_in() -> None:
     torch.testing.assert_close(sequences.reshape(200, 3), features)
 
 
+def test_rows_that_are_no_step_are_not_learned_from() -> None:
+    options = {"normalise_observations": True, "normalise_rewards": True}
+    actor, other = make_actor("sac", **options), make_actor("sac", **options)
+    rows, reward = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32), np.ones((4, 1), np.float32)
+    skip = np.array([[False], [True], [False], [True]])
+    actor.observe(rows, reward, skip, skip=skip)
+    other.observe(rows[::2], reward[::2], skip[::2])
+    for ours, expected in zip(actor.buffers(), other.buffers(), strict=True):
+        assert torch.equal(ours, expected)
+
+
 def test_rewards_are_normalised_only_if_asked_for() -> None:
     reward, goes_on = np.array([[10.0], [-10.0]], np.float32), np.zeros((2, 1), bool)
     for is_on, expected in ((False, 5.0), (True, 0.5)):

@@ -121,8 +121,8 @@ def test_after_an_interrupted_step_episodes_begin_anew(where: str) -> None:
     envs, (part, method) = worker.envs_train, where.split(".")
     call = getattr(getattr(worker, part), method)
 
-    def interrupted(*args: Any) -> None:
-        call(*args)
+    def interrupted(*args: Any, **options: Any) -> None:
+        call(*args, **options)
         raise KeyboardInterrupt
 
     setattr(getattr(worker, part), method, interrupted)
@@ -145,6 +145,17 @@ def test_normalisers_see_every_step() -> None:
     assert [obs.tolist() for obs, _, _, _ in worker.actor.observed] == column(worker, keys.OBS).tolist()
     assert [done.item() for _, _, done, _ in worker.actor.observed] == [False, True, False]
     assert {gamma for *_, gamma in worker.actor.observed} == {0.9}
+
+
+def test_normalisers_hear_which_rows_are_no_steps() -> None:
+    worker = make_worker(((4,), (6,)), failures=[2])
+    worker.collect_train_data(3)
+    assert [skip if skip is None else skip[:, 0].tolist() for skip in worker.actor.skipped] == [
+        None,
+        [True, False],
+        None,
+    ]
+    assert [done[:, 0].tolist() for _, _, done, _ in worker.actor.observed][1] == [True, False]
 
 
 def test_collect_data_hands_the_steps_over() -> None:
