@@ -318,6 +318,7 @@ def test_a_store_larger_than_ram_works_on_a_file(tmp_path: Path, monkeypatch: py
 
 
 GROWTH = """
+import ctypes
 import psutil
 from recollect.agent.storages import PERBuffer, ReplayBuffer
 from tests.unit.agent.storages.experience.test_memory import wide_slice
@@ -331,6 +332,9 @@ def use(size):
     assert len(memory) == 50
     return memory
 
+# Without huge pages (PR_SET_THP_DISABLE): whether there are any left depends on what else the machine does, and each
+# that is touched counts for 2 MB then.
+assert ctypes.CDLL(None).prctl(41, 1, 0, 0, 0) == 0
 warm_up = use(100)
 before = psutil.Process().memory_info().rss
 memory = use(1_000_000)
@@ -345,7 +349,7 @@ def test_a_large_store_that_holds_little_takes_little(buffer: str, options: dict
     root = Path(__file__).parents[5]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     # Full, the store takes 104 MB, and 119 MB with priorities.
-    assert int(done.stdout) < 6e6
+    assert int(done.stdout) < 4e6
 
 
 def test_shared_memory_is_seen_by_forked_processes() -> None:
