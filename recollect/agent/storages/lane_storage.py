@@ -197,7 +197,10 @@ class LaneStorage(Storage):
             self.changed_parameters[parameter_name] = new_parameter_value
 
     def state(self) -> Extras:
-        """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`."""
+        """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`.
+
+        A storage that holds nothing yet is asked too: what it names, a snapshot must have to be read into it.
+        """
         return Extras({_GENERATOR: self._rng.bit_generator.state})
 
     def load_state(self, extras: Extras) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -114,10 +114,10 @@ class Journal:
             self._noted = None
             raise StorageError(f"cannot write to {self._path}: {error}") from error
 
-    def read(self, store: LaneStore) -> Extras:
-        """Fill a store with what was written, the newest steps if it has not room for all."""
+    def read(self, store: LaneStore, check: Callable[[Extras], None] | None = None) -> Extras:
+        """Fill a store with what was written, the newest steps if it has not room for all; see `Snapshot.read`."""
         additions = list(_read_entries(self._path, self._snapshot.token))
-        return self._snapshot.read(store, additions)
+        return self._snapshot.read(store, additions, check)
 
     def _begin(self, store: LaneStore, extras: Extras) -> None:
         """Write a snapshot. Entries of the one before may stay behind: they have not its token."""

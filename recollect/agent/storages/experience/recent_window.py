@@ -21,10 +21,15 @@ class RecentWindow:
         1 takes all data alike, smaller values emphasise recent data.
     cmin : int
         Fewest steps to draw from.
+
+    Attributes
+    ----------
+    initial_eta : float
+        The eta that was asked for, from which `adapt` goes towards 1.
     """
 
     def __init__(self, eta: float, cmin: int) -> None:
-        self.eta = eta
+        self.eta = self.initial_eta = eta
         self.cmin = cmin
         self._drawn = 0
         self._span = _FIRST_SPAN
@@ -48,12 +53,22 @@ class RecentWindow:
         """Steps to draw from, of `num_steps` stored."""
         return min(float(num_steps), max(num_steps * self.eta ** (_SCALE * progress), float(self.cmin)))
 
+    def adapt(self, ratio: float | None) -> None:
+        """Emphasise recent data as far as `ratio`, from 0 for not at all to 1; None changes nothing."""
+        if ratio is not None:
+            self.eta = self.initial_eta * ratio + (1.0 - ratio)
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {"drawn": self._drawn, "span": self._span, "num_ends": self._num_ends}
+        return {
+            "drawn": self._drawn,
+            "span": self._span,
+            "num_ends": self._num_ends,
+            "initial_eta": self.initial_eta,
+        }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Go on from `state`; eta stays."""
         self._drawn, self._span, self._num_ends = state["drawn"], state["span"], state["num_ends"]
 
 

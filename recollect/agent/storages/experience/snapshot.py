@@ -8,7 +8,7 @@ either the old snapshot or the new one.
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -102,7 +102,12 @@ class Snapshot:
         self._last, self._ring = manifest, ref(store.ring)
         remove_unused(self.folder, manifest.checksums)
 
-    def read(self, store: LaneStore, additions: Sequence[Addition] = ()) -> Extras:
+    def read(
+        self,
+        store: LaneStore,
+        additions: Sequence[Addition] = (),
+        check: Callable[[Extras], None] | None = None,
+    ) -> Extras:
         """Fill a store with the steps of the snapshot, the newest ones if it has not room for all.
 
         The store's own steps are gone then. If anything is wrong, it stays as it is.
@@ -113,6 +118,8 @@ class Snapshot:
             What to fill.
         additions : sequence of Addition
             What has come since, oldest first.
+        check : callable, optional
+            Told what was written with the steps, before the store changes; may refuse it with an error.
         """
         base = self._load_manifest()
         manifest = replace(base, **additions[-1].changes) if additions else base
@@ -124,7 +131,9 @@ class Snapshot:
                 contents += [addition.content for addition in additions]
                 _set_cursors(ring, manifest)
                 put_steps(ring, manifest.group_size, contents)
-                slot_arrays = put_slots(ring, manifest.group_size, contents)
+                extras = Extras(manifest.state, put_slots(ring, manifest.group_size, contents))
+                if check is not None:
+                    check(extras)
                 store.adopt(ring, manifest.store, merge_sequences(contents))
             except (KeyError, IndexError, ValueError) as error:
                 ring.memory.forget(ring.generation)
@@ -133,7 +142,7 @@ class Snapshot:
                 ring.memory.forget(ring.generation)
                 raise
         self._last, self._ring = base, ref(ring)
-        return Extras(manifest.state, slot_arrays)
+        return extras
 
     def _write_files(
         self, store: LaneStore, extras: Extras, before: Manifest | None, writer: SnapshotWriter

@@ -59,7 +59,6 @@ class EREBuffer(PERBuffer):
     ) -> None:
         super().__init__(size, device, actor, algorithm, envs, n_step, epsilon, alpha, beta, default_error, **options)
         self._recent = RecentWindow(_check_eta(eta), check_count("cmin", cmin))
-        self._initial_eta = self._recent.eta
         self._pace = LearningPace()
 
     @classmethod
@@ -105,9 +104,7 @@ class EREBuffer(PERBuffer):
             Holds the newest training return, or several, at `info["Episodes"]["TrainReward"]`.
         """
         self._pace.add(info[keys.EPISODES][keys.TRAIN_REWARD])
-        ratio = self._pace.ratio()
-        if ratio is not None:
-            self._recent.eta = self._initial_eta * ratio + (1.0 - ratio)
+        self._recent.adapt(self._pace.ratio())
 
     def state(self) -> Extras:
         own = {_ETA: self.eta, _WINDOW: self._recent.state(), _PACE: self._pace.state()}
@@ -115,9 +112,14 @@ class EREBuffer(PERBuffer):
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)
-        self._recent.eta = extras.state[_ETA]
-        self._recent.load_state(extras.state[_WINDOW])
+        window = extras.state[_WINDOW]
+        self._recent.load_state(window)
         self._pace.load_state(extras.state[_PACE])
+        # What eta had become says nothing to a storage that starts from another one.
+        if window.get("initial_eta", self._recent.initial_eta) == self._recent.initial_eta:
+            self._recent.eta = extras.state[_ETA]
+        else:
+            self._recent.adapt(self._pace.ratio())
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         lanes = self._store.lanes
@@ -135,7 +137,7 @@ class EREBuffer(PERBuffer):
         return super()._parameter_setters() | {"eta": self._set_eta, "cmin": self._set_cmin}
 
     def _set_eta(self, value: Any) -> None:
-        self._recent.eta = self._initial_eta = _check_eta(value)
+        self._recent.eta = self._recent.initial_eta = _check_eta(value)
 
     def _set_cmin(self, value: Any) -> None:
         self._recent.cmin = check_count("cmin", value)

@@ -126,8 +126,8 @@ class PERBuffer(NStepReplayBuffer):
         return info
 
     def state(self) -> Extras:
-        assert self.tree is not None
-        return super().state() | Extras(slot_arrays={_ERRORS: self.tree.errors})
+        errors = np.empty(0, np.float32) if self.tree is None else self.tree.errors
+        return super().state() | Extras(slot_arrays={_ERRORS: errors})
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)

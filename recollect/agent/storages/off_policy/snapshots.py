@@ -1,6 +1,7 @@
 """Snapshots of off-policy storages: steps, priorities and the generator, so that a loaded one draws the same."""
 
 from collections.abc import Mapping
+from functools import partial
 from os import PathLike
 from typing import Any, Final
 
@@ -44,8 +45,9 @@ class StorageSnapshot:
         The storage's parameters stay its own: a snapshot may be read with another alpha or n_step.
         """
         with storage.store.lock:
-            extras = self._snapshot.read(storage.store)
-            _restore(storage, extras, self._snapshot.folder)
+            folder = self._snapshot.folder
+            extras = self._snapshot.read(storage.store, check=partial(_check_kind, storage, folder))
+            storage.load_state(extras)
 
 
 class StorageJournal:
@@ -77,8 +79,8 @@ class StorageJournal:
     def load(self, storage: LaneStorage) -> dict[str, Any]:
         """Fill a storage with what was noted; returns how its owner stood then."""
         with storage.store.lock:
-            extras = self._journal.read(storage.store)
-            _restore(storage, extras, self._folder)
+            extras = self._journal.read(storage.store, partial(_check_kind, storage, self._folder))
+            storage.load_state(extras)
         owner: dict[str, Any] = extras.state[_OWNER]
         return owner
 
@@ -124,10 +126,11 @@ def cut_streams(storage: LaneStorage) -> None:
                     store.release(source)
 
 
-def _restore(storage: LaneStorage, extras: Extras, folder: str | PathLike[str]) -> None:
-    try:
-        storage.load_state(extras)
-    except (KeyError, TypeError, ValueError) as error:
+def _check_kind(storage: LaneStorage, folder: str | PathLike[str], extras: Extras) -> None:
+    """Refuse what a storage wrote that keeps less beside its steps."""
+    own = storage.state()
+    if not (own.state.keys() <= extras.state.keys() and own.slot_arrays.keys() <= extras.slot_arrays.keys()):
         raise StorageError(
-            f"the snapshot in {folder} is of another kind of storage than {type(storage).__name__}"
-        ) from error
+            f"the snapshot in {folder} is of another kind of storage than {type(storage).__name__}: it lacks "
+            f"{', '.join(sorted((own.state.keys() - extras.state) | (own.slot_arrays.keys() - extras.slot_arrays)))}"
+        )

@@ -138,6 +138,22 @@ def test_parameters_stay_those_of_the_storage_that_reads(tmp_path: Path) -> None
     assert_alike(expected, other)
 
 
+@pytest.mark.parametrize("num_returns", [0, 3])
+def test_eta_goes_on_from_the_value_of_the_storage_that_reads(num_returns: int, tmp_path: Path) -> None:
+    storage, expected = build("ere", eta=0.99), build("ere", eta=0.5)
+    for each in (storage, expected):
+        each.insert_data_slice(make_slice(9, num_envs=NUM_ENVS))
+        for value in [0.0, 2.0, 3.0][:num_returns]:
+            each.update_eta({keys.EPISODES: {keys.TRAIN_REWARD: value}})
+    save_storage(storage, tmp_path)
+    other = build("ere", eta=0.5)
+    load_storage(other, tmp_path)
+    assert other.eta == expected.eta != storage.eta
+    for each in (other, expected):
+        each.update_eta({keys.EPISODES: {keys.TRAIN_REWARD: [7.0, 8.0]}})
+    assert other.eta == expected.eta
+
+
 def test_what_is_written_again_refers_to_what_is_there(tmp_path: Path) -> None:
     storage, snapshot = build("per", size=300_000), StorageSnapshot(tmp_path)
     assert not snapshot.exists
@@ -166,12 +182,24 @@ def test_an_empty_storage_is_not_written(tmp_path: Path) -> None:
         load_storage(build("per"), tmp_path / "storage")
 
 
-def test_another_kind_of_storage_is_refused(tmp_path: Path) -> None:
-    storage = build("nstep")
+@pytest.mark.parametrize(("written", "reads"), [("nstep", "per"), ("per", "ere")])
+@pytest.mark.parametrize("form", ["snapshot", "journal"])
+def test_another_kind_of_storage_is_refused_and_stays_as_it_was(
+    written: str, reads: str, form: str, tmp_path: Path
+) -> None:
+    storage, other, twin = build(written), build(reads), build(reads)
     fill([storage], 0, 10)
-    save_storage(storage, tmp_path)
-    with pytest.raises(StorageError, match="another kind of storage than PERBuffer"):
-        load_storage(build("per"), tmp_path)
+    fill([other, twin], 20, 5)
+    StorageJournal(tmp_path / "journal").note(storage, {})
+    save_storage(storage, tmp_path / "snapshot")
+    load = StorageJournal(tmp_path / form).load if form == "journal" else StorageSnapshot(tmp_path / form).load
+    for reader in (other, empty := build(reads)):
+        with pytest.raises(StorageError, match=f"another kind of storage than {type(reader).__name__}"):
+            load(reader)
+    assert len(empty) == 0
+    assert_alike(other, twin)
+    fill([other, twin], 25, 5)
+    assert_alike(other, twin)
 
 
 class _Counting(PERBuffer):
