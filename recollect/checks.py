@@ -20,6 +20,21 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def check_whole(name: str, value: Any) -> int:
+    """Return a whole number of at least 0, or refuse it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
+    return int(value)
+
+
+def seeded_generator(seed: Any) -> np.random.Generator:
+    """Return a generator of random numbers, a fresh one where the seed is None, or refuse what is no seed."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ConfigError(f"seed must be a whole number of at least 0 or None, got {seed!r}") from None
+
+
 def check_number(name: str, value: Any, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
     """Return a finite number from `low` to `high`, or refuse it."""
     try:

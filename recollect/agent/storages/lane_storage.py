@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from recollect import keys
@@ -15,7 +14,7 @@ from recollect.agent.storages.experience.lane_store import LaneStore, SequenceSh
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.agent.storages.experience.snapshot_content import Extras
-from recollect.checks import check_count, check_number
+from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 
 _GENERATOR: Final = "generator"
@@ -38,7 +37,7 @@ class LaneStorage(Storage):
         Tells the number of environments.
     seed : int, optional
         Seed of the storage's own generator.
-    frame_stack : int or mapping, optional
+    frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observation.
     memory : Memory, optional
         Where the bytes live; RAM by default.
@@ -74,7 +73,7 @@ class LaneStorage(Storage):
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self.changed_parameters: dict[str, Any] = {}
-        self._rng = np.random.default_rng(seed)
+        self._rng = seeded_generator(seed)
         self._store = LaneStore(
             size,
             self.num_envs,

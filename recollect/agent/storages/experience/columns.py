@@ -11,6 +11,7 @@ from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.outputs import Drawn, name_of, nest
 from recollect.agent.storages.experience.schema import FLAG_BYTES, Leaf, Path, Place, to_numpy, walk
+from recollect.checks import check_whole
 from recollect.errors import ConfigError, SchemaError, StorageError
 
 
@@ -26,8 +27,8 @@ def export(store: LaneStore, source: Hashable, begin: int, end: int | None) -> d
             f"the envs have {lengths.min()} to {lengths.max()} stored steps, because steps were skipped, so they do "
             "not fit into one array; sample batches instead, or write a snapshot"
         )
-    end = int(lengths[0]) if end is None else end
-    if not 0 <= begin <= end <= lengths[0]:
+    begin, end = check_whole("start_pos", begin), int(lengths[0]) if end is None else check_whole("end_pos", end)
+    if not begin <= end <= lengths[0]:
         raise ConfigError(f"positions {begin} to {end} are not within the {lengths[0]} stored steps; 0 is the oldest")
     numbers = np.arange(begin, end, dtype=np.int64)[:, None] + firsts  # [time, num_envs]
     return _export_rows(store, (numbers | lanes << layout.ID_SHIFT).ravel(), len(numbers))

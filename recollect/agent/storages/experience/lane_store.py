@@ -57,7 +57,7 @@ class LaneStore:
         Keys that a sample may have.
     memory : Memory
         Where the bytes live.
-    frame_stack : int or mapping, optional
+    frame_stack : int, tuple or mapping, optional
         Depth of stacked frames, for each observation key that has them.
     sequence : SequenceShape, optional
         Hand out sequences instead of steps.

@@ -19,6 +19,8 @@ from recollect.errors import ConfigError, SchemaError, closest
 
 # Larger fields get a column of their own.
 _LARGEST_PACKED_BYTES: Final = 1024
+# Rows count how far a stack reaches back in one byte.
+_DEEPEST_STACK: Final = 255
 _NEXT_OF: Final = {keys.OBS: keys.NEXT_OBS, keys.RHS: keys.NEXT_RHS}
 _REWARDS: Final = (keys.REWARD, keys.IREWARD)
 FLAGS: Final = {
@@ -44,7 +46,9 @@ DTYPE_CODES: Final[dict[np.dtype, int]] = {
 }
 
 Path = tuple[str, ...]
-FrameStacks = int | Mapping[str, int | tuple[int, int]] | None
+# Depth of a stack, with its axis where that is not the first; of a dict observation, by key.
+FrameStack = int | tuple[int, int]
+FrameStacks = FrameStack | Mapping[str, FrameStack] | None
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,8 @@ def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
     """Describe the arrays under `key`, whose first `num_lead` axes are time and envs."""
     leaves = []
     for path, array in walk((key,), value):
+        if not all(isinstance(part, str) for part in path):
+            raise SchemaError(f"{key} is a dict with the keys {path[1:]!r}; keys must be strings")
         dtype = numpy_dtype(path, array)
         if array.ndim < num_lead:
             raise SchemaError(
@@ -206,31 +212,35 @@ def check_num_envs(sample: Mapping[str, Any], num_lead: int, num_envs: int) -> N
 
 
 def check_frame_stacks(frame_stack: FrameStacks) -> None:
-    """Refuse depths that are no whole number of at least 1."""
-    declared = frame_stack.values() if isinstance(frame_stack, Mapping) else [frame_stack]
-    for value in declared:
-        depth = value[0] if isinstance(value, tuple) else value
-        if depth is not None and (not isinstance(depth, int) or not 1 <= depth <= 255):
-            raise ConfigError(f"frame_stack depth must be a whole number from 1 to 255, got {depth!r}")
+    """Refuse what is neither a depth, nor a depth and an axis, nor names observations with one of them."""
+    if frame_stack is None:
+        return
+    declared = frame_stack if isinstance(frame_stack, Mapping) else {"": frame_stack}
+    for key, value in declared.items():
+        parts = value if isinstance(value, (tuple, list)) else (value, 0)
+        if not isinstance(key, str) or len(parts) != 2 or not all(isinstance(part, int) for part in parts):
+            raise ConfigError(f"frame_stack must be depth, (depth, axis) or {{key: one of them}}, got {frame_stack!r}")
+        if not 1 <= parts[0] <= _DEEPEST_STACK:
+            raise ConfigError(f"frame_stack depth must be from 1 to {_DEEPEST_STACK}, got {parts[0]!r}")
 
 
 def parse_frame_stacks(frame_stack: FrameStacks, observation: list[Leaf]) -> dict[Path, tuple[int, int]]:
     """Resolve the declared stacks to `path -> (depth, axis)` and check them against the observation."""
     if frame_stack is None:
         return {}
-    if isinstance(frame_stack, int):
-        if len(observation) != 1:
-            raise ConfigError("frame_stack=depth suits a plain observation; for a dict give {key: depth}")
-        declared: dict[Path, int | tuple[int, int]] = {observation[0].path: frame_stack}
-    else:
+    if isinstance(frame_stack, Mapping):
         declared = {(keys.OBS, *key.split(keys.PATH_SEPARATOR)): value for key, value in frame_stack.items()}
+    elif len(observation) != 1:
+        raise ConfigError("frame_stack=depth suits a plain observation; for a dict give {key: depth}")
+    else:
+        declared = {observation[0].path: frame_stack}
     shapes = {leaf.path: leaf.shape for leaf in observation}
     stacks = {}
     for path, value in declared.items():
         name = keys.PATH_SEPARATOR.join(path)
         if path not in shapes:
             raise ConfigError(f"frame_stack names {name}, but the observation has {sorted(shapes)}")
-        depth, axis = value if isinstance(value, tuple) else (value, 0)
+        depth, axis = value if isinstance(value, (tuple, list)) else (value, 0)
         shape = shapes[path]
         if not -len(shape) <= axis < len(shape) or shape[axis] % depth:
             raise ConfigError(

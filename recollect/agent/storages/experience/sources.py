@@ -41,10 +41,17 @@ class StoreState:
     cleared_at: int = 0
 
 
+def check_source(source: Any) -> None:
+    """Refuse what cannot be a source's name."""
+    try:
+        hash(source)
+    except TypeError:
+        raise ConfigError(f"source must be hashable, a number or a text for one, got {source!r}") from None
+
+
 def check_origin(source: Any, first_step: Any) -> int | None:
     """Refuse what cannot be a source's name, or the running number of a step; returns the number."""
-    if not isinstance(source, Hashable):
-        raise ConfigError(f"source must be hashable, a number or a text for one, got {source!r}")
+    check_source(source)
     if first_step is None:
         return None
     try:
@@ -82,6 +89,7 @@ class Sources:
 
     def lane_of(self, name: Hashable) -> int:
         """First of the lanes that a source feeds."""
+        check_source(name)
         if name not in self.known:
             raise StorageError(f"nothing is stored from source {name!r}; the sources are {self.names}")
         return self.known[name].lane
@@ -99,6 +107,7 @@ class Sources:
 
     def release(self, name: Hashable) -> int:
         """Let the lanes of a source that left be taken by the next one that joins; returns the first of them."""
+        check_source(name)
         if name not in self.known:
             raise StorageError(f"no source {name!r} feeds this storage; its sources are {self.names}")
         lane = self.known.pop(name).lane

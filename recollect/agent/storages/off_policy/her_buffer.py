@@ -82,8 +82,14 @@ class HERBuffer(EREBuffer):
         share = check_number("share", options.pop("share", 0.8), 0.0, 1.0)
         compute_reward = options.pop("compute_reward", None)
         compute_terminated = options.pop("compute_terminated", None)
-        if her_function is not None and not callable(her_function):
-            raise ConfigError(f"her_function must be callable or None, got {her_function!r}")
+        functions = {
+            "her_function": her_function,
+            "compute_reward": compute_reward,
+            "compute_terminated": compute_terminated,
+        }
+        for name, function in functions.items():
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name} must be callable or None, got {function!r}")
         super().__init__(
             size,
             device,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 from recollect.checks import check_count
@@ -52,4 +53,5 @@ class NStepReplayBuffer(ReplayBuffer):
 
     def _set_n_step(self, value: Any) -> None:
         self.n_step = check_count("n_step", value)
-        self._most_steps = np.array([self.n_step], np.int64)
+        # No lane numbers more steps than this, so that longer windows are the same ones.
+        self._most_steps = np.array([min(self.n_step, layout.ID_MASK)], np.int64)

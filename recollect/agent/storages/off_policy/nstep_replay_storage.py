@@ -23,7 +23,7 @@ from recollect.agent.storages.experience.snapshot import Snapshot
 from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
-from recollect.checks import check_count, check_number
+from recollect.checks import check_count, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, StorageError
 
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
@@ -94,7 +94,7 @@ class NStepReplayStorage:
     autoreset_mode : gymnasium.vector.AutoresetMode or str
         How the environments begin anew. With "NextStep" the step after an end is no step of an
         episode, and is never drawn. The other modes need nothing of the storage.
-    frame_stack : int or mapping, optional
+    frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observations, which are then stored as single frames.
     backing, path
         Where the data live, as in `StoreOptions`.
@@ -139,11 +139,11 @@ class NStepReplayStorage:
         self.storage_size = check_count("storage_size", storage_size)
         self.num_envs = check_count("num_envs", num_envs)
         self.batch_size = check_count("batch_size", batch_size)
-        self.num_workers = _check_whole("num_workers", num_workers)
+        self.num_workers = check_whole("num_workers", num_workers)
         self.pin_memory = bool(pin_memory) and torch.cuda.is_available()
         self.n_step = check_count("n_step", n_step)
         self.discount = check_number("discount", discount, 0.0, 1.0)
-        self.fetch_every = _check_whole("fetch_every", fetch_every)
+        self.fetch_every = check_whole("fetch_every", fetch_every)
         self.save_snapshot = save_snapshot
         if save_snapshot and snapshot_path is None:
             raise ConfigError("save_snapshot=True needs snapshot_path=, a folder to write to")
@@ -152,7 +152,7 @@ class NStepReplayStorage:
                 f"storage_size counts all envs together: {storage_size} is less than a step for each of {num_envs}"
             )
         self._steps = VectorSteps(observation_space, action_space, self.num_envs)
-        self._rng = np.random.default_rng(seed)
+        self._rng = seeded_generator(seed)
         self._most_steps = np.array([self.n_step], np.int64)
         batches_a_look = -(-self.fetch_every // self.batch_size)
         self._batches_a_look = min(max(1, batches_a_look), _MOST_BATCHES_AHEAD)
@@ -328,9 +328,3 @@ class _ThreadPlans:
             self._local.plan = store.plan()
         plan: OutputPlan = self._local.plan
         return plan
-
-
-def _check_whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
-    return int(value)

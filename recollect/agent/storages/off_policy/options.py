@@ -1,14 +1,15 @@
 """Options that every off-policy storage takes by keyword."""
 
+import inspect
 from collections.abc import Mapping
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, get_args
 
 from recollect.agent.storages.experience.lane_store import SequenceShape
 from recollect.agent.storages.experience.memory import Backing
 from recollect.agent.storages.experience.schema import FrameStacks
-from recollect.checks import check_count
+from recollect.checks import check_count, check_whole
 from recollect.errors import ConfigError, closest
 
 # What an option by keyword is where it is not given, for those that are not None then.
@@ -20,9 +21,9 @@ class StoreOptions(TypedDict, total=False):
 
     seed : int, optional
         Seed of the storage's own generator.
-    frame_stack : int or mapping, optional
-        Depth of frame stacks in the observation: `4`, or `{"pixels": 4}` or `{"pixels": (4, -1)}`
-        with the stacking axis. Frames are then stored once.
+    frame_stack : int, tuple or mapping, optional
+        Depth of frame stacks in the observation: `4`, or `(4, -1)` with the stacking axis, of dict
+        observations `{"pixels": 4}` or `{"pixels": (4, -1)}`. Frames are then stored once.
     backing : {"ram", "shared", "file"}
         Where the data live, by default "ram".
     path : path-like, optional
@@ -40,20 +41,37 @@ class StoreOptions(TypedDict, total=False):
     sequence_overlap: int | None
 
 
-def check_options(storage: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that no storage has."""
+def check_options(storage_class: type[Any], options: Mapping[str, Any]) -> None:
+    """Refuse an option that a storage does not have, with the closest of all that it takes."""
     for name in options:
         if name not in StoreOptions.__annotations__:
-            raise ConfigError(f"{storage} has no option {name!r}; {closest(name, StoreOptions.__annotations__)}")
+            hint = closest(name, _names_of(storage_class))
+            raise ConfigError(f"{storage_class.__name__} has no option {name!r}; {hint}")
+
+
+def _names_of(storage_class: type[Any]) -> set[str]:
+    """Names of the parameters of a storage's factory, and of those that its `**options` stand for."""
+    names = set(StoreOptions.__annotations__)
+    for name, parameter in inspect.signature(storage_class.create_factory).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            names |= {key for kind in get_args(parameter.annotation) for key in kind.__annotations__}
+        else:
+            names.add(name)
+    return names
 
 
 def sequence_shape(actor: Any, algorithm: Any, options: StoreOptions) -> SequenceShape | None:
     """Shape of the sequences that a recurrent actor, or the options, ask for; None for single steps."""
     length, overlap = options.get("sequence_length"), options.get("sequence_overlap")
     if length is None and not getattr(actor, "is_recurrent", False):
+        if overlap is not None:
+            raise ConfigError(
+                f"sequence_overlap={overlap!r} needs sequence_length=, or a recurrent actor: there are no sequences "
+                "that could overlap"
+            )
         return None
     if length is None:
         length = algorithm.update_every
     if overlap is None:
         overlap = getattr(actor, "sequence_overlap", 0)
-    return SequenceShape(check_count("sequence_length", length), int(overlap))
+    return SequenceShape(check_count("sequence_length", length), check_whole("sequence_overlap", overlap))

@@ -85,7 +85,7 @@ class ReplayBuffer(LaneStorage, Storage):
         envs: Any,
         **options: Unpack[StoreOptions],
     ) -> None:
-        check_options(type(self).__name__, options)
+        check_options(type(self), options)
         super().__init__(
             size,
             device,
@@ -259,8 +259,12 @@ class ReplayBuffer(LaneStorage, Storage):
 
     def _column(self, values: Any) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""
+        if isinstance(values, torch.Tensor):
+            # Also from dtypes that NumPy lacks.
+            values = values.detach().to("cpu", torch.float32)
         try:
-            array = np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values, np.float32)
+            with np.errstate(over="ignore"):  # the store refuses what is infinite then
+                array = np.asarray(values, np.float32)
         except (TypeError, ValueError):
             raise SchemaError(f"expected one number for each of {self.num_envs} envs, got {values!r}") from None
         if array.size != self.num_envs:

@@ -506,8 +506,8 @@ def test_known_parameter_does_not_warn(variant: str) -> None:
     twins.assert_alike()
 
 
-@pytest.mark.parametrize("bounds", [(-1, 2), (0, 99), (3, 2)])
-def test_bad_bounds_of_a_slice(bounds: tuple[int, int]) -> None:
+@pytest.mark.parametrize("bounds", [(-1, 2), (0, 99), (3, 2), (0.5, 2), ("first", 2)])
+def test_bad_bounds_of_a_slice(bounds: tuple[Any, int]) -> None:
     twins = Twins("replay")
     with pytest.raises(RecollectError):
         twins.victim.get_data_slice(*bounds)
@@ -536,7 +536,20 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("replay", {"sequence_length": 0}),
     ("replay", {"sequence_length": 3, "sequence_overlap": 3}),
     ("replay", {"sequence_length": 30}),
+    ("replay", {"sequence_length": 3, "sequence_overlap": "one"}),
+    ("replay", {"sequence_length": 3, "sequence_overlap": 1.5}),
+    ("replay", {"sequence_overlap": 1}),
     ("replay", {"frame_stack": 0}),
+    ("replay", {"frame_stack": "four"}),
+    ("replay", {"frame_stack": (4,)}),
+    ("replay", {"frame_stack": (4, "last")}),
+    ("replay", {"frame_stack": {"pixels": (4, 0, 1)}}),
+    ("replay", {"frame_stack": {0: 4}}),
+    ("replay", {"seed": -1}),
+    ("replay", {"seed": "one"}),
+    ("her", {"compute_reward": -1.0}),
+    ("her", {"compute_reward": compute_reward, "compute_terminated": False}),
+    ("her", {"her_function": "future"}),
 ]
 
 
@@ -544,3 +557,29 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any]]] = [
 def test_bad_option(buffer: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         BUFFERS[buffer].standalone(**({"size": 10} | options))
+
+
+@pytest.mark.parametrize(
+    ("buffer", "name", "hint"),
+    [
+        ("per", "alhpa", "alpha"),
+        ("nstep", "nstep", "n_step"),
+        ("ere", "c_min", "cmin"),
+        ("her", "compute_rewards", "compute_reward"),
+        ("her", "stategy", "strategy"),
+        ("replay", "sead", "seed"),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_the_closest_one(buffer: str, name: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"no option '{name}'; did you mean '{hint}'"):
+        BUFFERS[buffer].standalone(10, **{name: 1})
+
+
+def test_a_source_without_a_hash_is_refused_wherever_it_is_named() -> None:
+    twins = Twins("replay")
+    for call in (twins.victim.get_all_buffer_data, twins.victim.release_source):
+        with pytest.raises(ConfigError, match="hashable"):
+            call(source=[0])
+    with pytest.raises(ConfigError, match="hashable"):
+        twins.victim.insert_data_slice(as_sample(twins.next_slice(), "numpy"), source=(0, [1]))
+    twins.assert_alike()

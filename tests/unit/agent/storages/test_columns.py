@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from recollect import PERBuffer, ReplayBuffer, keys
+from recollect import NStepReplayBuffer, PERBuffer, ReplayBuffer, keys
 from recollect.errors import SchemaError
-from tests.samples import make_slice
+from tests.samples import make_slice, numbers_of
 
 
 def _filled(num_steps: int, size: int = 6) -> PERBuffer:
@@ -127,3 +127,20 @@ def test_gamma_is_changed_by_its_owner() -> None:
     memory.update_storage_parameter("gamma", 0.5)
     assert told == [("gamma", 0.5)]
     assert algorithm.gamma == 0.9
+
+
+def test_a_window_may_be_longer_than_any_number_of_steps() -> None:
+    memory = NStepReplayBuffer.standalone(6, gamma=1.0, seed=1)
+    memory.insert_data_slice(make_slice(4))
+    memory.update_storage_parameter("n_step", 10**30)
+    batch = memory.sample(30)
+    assert torch.equal(batch[keys.N_STEP][:, 0], 4 - numbers_of(batch))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.bool])
+def test_rewards_of_ones_own_loop_are_stored_as_float32_whatever_they_come_as(dtype: torch.dtype) -> None:
+    memory = ReplayBuffer.standalone(4)
+    obs = np.zeros((1, 2), np.float32)
+    memory.add(obs, obs, torch.ones(1, dtype=dtype), obs, torch.zeros(1, dtype=dtype), torch.zeros(1, dtype=dtype))
+    reward = memory.sample(1)[keys.REWARD]
+    assert (reward.dtype, reward.item()) == (torch.float32, 1.0)

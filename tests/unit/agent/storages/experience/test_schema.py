@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from recollect import keys
-from recollect.agent.storages import HERBuffer, ReplayBuffer
+from recollect.agent.storages import HERBuffer, NStepReplayBuffer, ReplayBuffer
 from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.ring_layout import R_FIXED, R_FIXED_STACKED
+from recollect.agent.storages.experience.ring_layout import ID_MASK, R_FIXED, R_FIXED_STACKED
 from recollect.agent.storages.experience.schema import Path, Schema, plan_schema
 from recollect.errors import ConfigError, SchemaError
 from tests.samples import Sample, make_slice, numbers_of, reward_if_reached, with_goals
@@ -103,6 +103,26 @@ def test_the_axis_of_the_frames_may_be_any() -> None:
     assert speed.depth == 1
 
 
+@pytest.mark.parametrize("frame_stack", [(4, -1), (4, 2), [4, -1]])
+def test_frames_of_a_plain_observation_may_lie_along_any_axis(frame_stack: Any) -> None:
+    memory = NStepReplayBuffer.standalone(8, n_step=2, frame_stack=frame_stack, seed=1)
+    frames = np.random.default_rng(1).integers(0, 256, (13, 2, 3), np.uint8)
+    stacks = np.stack([frames[first : first + 4].transpose(1, 2, 0) for first in range(10)])[:, None]
+    for step in range(9):
+        memory.add(stacks[step], stacks[step, :, 0], [float(step)], stacks[step + 1], [False], [False])
+    assert memory.num_cuts == 0
+    assert memory.data[keys.OBS].shape[2:] == (1, 2, 3)
+    batch = memory.sample(50)
+    starts = row_numbers(batch)
+    assert np.array_equal(batch[keys.OBS], stacks[starts, 0])
+    assert np.array_equal(batch[keys.NEXT_OBS], stacks[starts + batch[keys.N_STEP][:, 0].numpy(), 0])
+
+
+def row_numbers(batch: Sample) -> np.ndarray:
+    """Numbers of the steps that a batch's rows start at."""
+    return np.asarray(batch[keys.IDXS] & ID_MASK)
+
+
 def test_hidden_states_are_carried_unless_the_actor_is_recurrent() -> None:
     state = np.zeros((1, 5), np.float32)
     sample = sample_of(np.zeros((1, 2), np.float32)) | {
@@ -143,6 +163,10 @@ REFUSED: dict[str, tuple[Sample, str]] = {
     "list": ({keys.ACTION: [[1.0]]}, "must be a numpy array or a torch tensor, got list"),
     "no env axis": ({keys.ACTION: np.float32(1.0) * np.ones(())}, "leading axis"),
     "empty dict": ({keys.OBS: {}, keys.NEXT_OBS: {}}, "empty dict"),
+    "keys that are numbers": (
+        {key: {0: np.zeros((1, 3), np.float32)} for key in (keys.OBS, keys.NEXT_OBS)},
+        "keys must be strings",
+    ),
     "integer reward": ({keys.REWARD: np.zeros((1, 1), np.int64)}, "float32 or float64"),
     "half reward": ({keys.REWARD: np.zeros((1, 1), np.float16)}, "float32 or float64"),
     "flat reward": ({keys.REWARD: np.zeros(1, np.float32)}, "num_envs, 1"),
