@@ -1,6 +1,5 @@
 """`ResetSteps`: the steps in which a vector environment only begins an episode."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -12,14 +11,18 @@ from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.outputs import Drawn, nest
-from recollect.agent.storages.experience.schema import Path, to_numpy, walk
-from recollect.errors import ConfigError, RecollectWarning, StorageError
+from recollect.agent.storages.experience.schema import Path, walk
+from recollect.agent.storages.off_policy.ends_watch import EndsWatch, are_at
+from recollect.errors import ConfigError, StorageError
 
 # Envs that are at an end, int64, and by path what their last steps led to, `[envs, ...]`.
 Ends = tuple[np.ndarray, dict[Path, torch.Tensor]]
 
 _MOST_REDRAWS: Final = 64
-_ENDS_WATCHED: Final = 10
+_ADVICE: Final = (
+    f"Either the envs are reset in the step after an end: say autoreset_mode={AutoresetMode.NEXT_STEP.value!r}. Or the "
+    f"true last observations are missing: give them in infos[{keys.FINAL_OBS!r}] or next_observations."
+)
 
 
 class ResetSteps:
@@ -39,8 +42,7 @@ class ResetSteps:
     def __init__(self, store: LaneStore, mode: AutoresetMode | str) -> None:
         self.are_expected = _check_mode(mode) is AutoresetMode.NEXT_STEP
         self._store = store
-        self._num_ends = 0
-        self._num_repeated = 0
+        self._watch = EndsWatch(_ADVICE)
         self._last_ends: Ends = (np.empty(0, np.int64), {})
 
     def find(self, observations: Any) -> np.ndarray:
@@ -49,15 +51,15 @@ class ResetSteps:
         They are still where their last episode ended.
         """
         resets = np.zeros((self._store.num_envs, 1), np.bool_)
-        if not self.are_expected and self._num_ends >= _ENDS_WATCHED:
+        if not self.are_expected and self._watch.is_over:
             return resets
         ended, led_to = self._newest_ends()
         if len(ended):
-            repeated = _are_at(ended, led_to, observations)
+            repeated = are_at(ended, led_to, observations)
             if self.are_expected:
                 resets[ended, 0] = repeated
             else:
-                self._watch(len(ended), int(repeated.sum()))
+                self._watch.look(len(ended), int(repeated.sum()))
         return resets
 
     def keep(self) -> None:
@@ -99,30 +101,6 @@ class ResetSteps:
             return ended, {}
         rows = self._store.gather(Drawn((ended << layout.ID_SHIFT) | newest), ONE_STEP, 1.0)
         return ended, dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
-
-    def _watch(self, num_ends: int, num_repeated: int) -> None:
-        """Warn if the first episodes all seem to go on after their ends."""
-        self._num_ends += num_ends
-        self._num_repeated += num_repeated
-        if self._num_ends >= _ENDS_WATCHED and self._num_repeated == self._num_ends:
-            warnings.warn(
-                "after every end the next observation is what the last step led to. Either the envs are "
-                f"reset in the step after an end: say autoreset_mode={AutoresetMode.NEXT_STEP.value!r}. Or "
-                f"the true last observations are missing: give them in infos[{keys.FINAL_OBS!r}] or "
-                "next_observations.",
-                RecollectWarning,
-                stacklevel=4,
-            )
-
-
-def _are_at(envs: np.ndarray, led_to: dict[Path, torch.Tensor], observations: Any) -> np.ndarray:
-    """Whether each of `envs` is where its newest step led to, bit for bit."""
-    same = np.ones(len(envs), np.bool_)
-    for path, values in walk((), observations):
-        pair = (to_numpy(values)[envs], led_to[path].numpy())
-        left, right = (np.ascontiguousarray(each).reshape(len(envs), -1) for each in pair)
-        same &= (left.view(np.uint8) == right.view(np.uint8)).all(axis=1)
-    return same
 
 
 def _check_mode(mode: AutoresetMode | str) -> AutoresetMode:

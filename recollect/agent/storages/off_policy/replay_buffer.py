@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, Unpack, cast
+from typing import Any, Final, Self, Unpack, cast
 
 import numpy as np
 import torch
@@ -14,12 +14,19 @@ from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
 from recollect.agent.storages.lane_storage import LaneStorage
+from recollect.agent.storages.off_policy.ends_watch import EndsWatch
 from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
+
+_ADVICE: Final = (
+    "Either the envs are reset in the step after an end, as Gymnasium's vector envs are by default: that step is no "
+    f"transition; let them reset in the same step, or mark its rows {keys.SKIP!r} in insert_transition. Or next_obs is "
+    f"the first observation of the next episode: give the true last one, which is in infos[{keys.FINAL_OBS!r}]."
+)
 
 
 @dataclass
@@ -98,6 +105,7 @@ class ReplayBuffer(LaneStorage, Storage):
             sequence=sequence_shape(actor, algorithm, options),
         )
         self._was_done = np.ones((self.num_envs, 1), np.float32)
+        self._ends_watch = EndsWatch(_ADVICE)
 
     @classmethod
     def create_factory(cls, size: int, **options: Unpack[StoreOptions]) -> StorageFactory:
@@ -195,18 +203,21 @@ class ReplayBuffer(LaneStorage, Storage):
         """
         terminated, truncated = self._column(terminated), self._column(truncated)
         ended = np.maximum(terminated, truncated)
+        obs, next_obs = _as_arrays(obs), _as_arrays(next_obs)
         self.insert_transition(
             {
-                keys.OBS: _as_arrays(obs),
+                keys.OBS: obs,
                 keys.ACTION: _as_arrays(action),
                 keys.REWARD: self._column(reward),
-                keys.NEXT_OBS: _as_arrays(next_obs),
+                keys.NEXT_OBS: next_obs,
                 keys.DONE: self._was_done,
                 keys.NEXT_DONE: ended,
                 keys.NEXT_TERMINATED: terminated,
             }
         )
         self._was_done = ended
+        if not self._ends_watch.is_over:
+            self._ends_watch.follow(obs, next_obs, ended)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
