@@ -157,8 +157,11 @@ def numpy_dtype(path: Path, value: Any) -> np.dtype:
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """An array or tensor as an array in CPU memory."""
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    """An array, a tensor or nested lists of numbers as an array in CPU memory."""
+    try:
+        return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{type(value).__name__} that NumPy cannot take as an array: {error}") from None
 
 
 def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:

@@ -123,7 +123,13 @@ class VectorSteps:
         for path, array in following.items():
             following[path] = to_numpy(array).copy()
         for env in np.flatnonzero(ended & has_final):
-            final = _of_env(finals, int(env))
+            try:
+                final = _of_env(finals, int(env))
+            except (IndexError, KeyError, TypeError):
+                raise SchemaError(
+                    f"infos[{keys.FINAL_OBS!r}] must hold the last observation of env {env}, which ended; it is "
+                    f"{finals!r}"
+                ) from None
             if final is not None:
                 self._put_final(following, int(env), final)
 
@@ -151,7 +157,7 @@ def _of_env(finals: Any, env: int) -> Any:
 
 def _fitting(leaf: Leaf, lead: tuple[int, ...], value: Any) -> Any:
     """An array or tensor `[*lead, ...]` in the leaf's dtype, if no value is lost but by rounding floats."""
-    array = value if isinstance(value, torch.Tensor) else np.asarray(value)
+    array = value if isinstance(value, torch.Tensor) else to_numpy(value)
     shape, dtype = tuple(array.shape), numpy_dtype(leaf.path, array)
     # A number for each env may come as a column.
     is_column = leaf.shape == () and shape == (*lead, 1)

@@ -647,6 +647,14 @@ BAD_STEPS: dict[str, dict[str, Any]] = {
         "truncateds": np.ones(2, bool),
         "infos": {keys.FINAL_OBS: {"a": np.zeros((2, 5), np.float32)}},
     },
+    "finals of fewer envs": {
+        "truncateds": np.ones(2, bool),
+        "infos": {keys.FINAL_OBS: np.zeros((1, 2), np.float32)},
+    },
+    "a final that is a number": {"truncateds": np.ones(2, bool), "infos": {keys.FINAL_OBS: 5}},
+    "lists of different lengths": {"observations": [[1.0], [1.0, 2.0]]},
+    "rewards of different lengths": {"rewards": [[1.0], [1.0, 2.0]]},
+    "rewards that NumPy lacks": {"rewards": torch.zeros(2, dtype=torch.bfloat16)},
 }
 
 
