@@ -136,6 +136,12 @@ def is_build_failure(error: BaseException) -> bool:
     return bool(getattr(error, "actor_init_failed", False))
 
 
+def is_loss(error: BaseException) -> bool:
+    """Whether a worker was lost, its process or its node, and has not raised an error itself."""
+    exceptions = require_ray().exceptions
+    return isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
+
+
 def cause_of(error: BaseException) -> BaseException:
     """The error that a worker raised, if it raised one; else the error as it is."""
     cause: BaseException | None = getattr(error, "cause", None)

@@ -14,6 +14,7 @@ from recollect.scheme.base.worker import Worker
 
 _LOG = logging.getLogger(__name__)
 _STOP_TIMEOUT_S: Final = 5.0
+_MOST_REFUSALS: Final = 2
 # Names of constructor parameters that differ from worker to worker.
 _INDEX: Final = "index_worker"
 _EPOCH: Final = "epoch"
@@ -210,7 +211,8 @@ class WorkerSet:
     def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None, is_kept: bool = True) -> None:
         """Have every worker do something, and wait until all have.
 
-        A worker that dies meanwhile is asked once more. What a worker refuses twice is a `WorkerError`.
+        A worker that dies meanwhile is asked again, for as long as workers may be built anew. What a worker refuses
+        twice, or hangs in twice, is a `WorkerError`.
 
         Parameters
         ----------
@@ -224,14 +226,15 @@ class WorkerSet:
         is_kept : bool
             Whether workers that are built later do it too.
         """
-        failed = self._failures(self._members, method, args)
-        failed = self._failures([answer.call.worker for answer in failed], method, args)
-        for answer in failed:
-            error = answer.error
-            assert error is not None
-            raise WorkerError(
-                f"worker {answer.call.worker} cannot do {method}:\n{engine.own_words(error)}"
-            ) from engine.cause_of(error)
+        asked, num_refusals = self.indices, Counter[int]()
+        while asked:
+            failures = self._failures(asked, method, args)
+            for index, error in failures.items():
+                num_refusals[index] += not engine.is_loss(error)
+                if num_refusals[index] == _MOST_REFUSALS:
+                    words = engine.own_words(error)
+                    raise WorkerError(f"worker {index} cannot do {method}:\n{words}") from engine.cause_of(error)
+            asked = list(failures)
         if is_kept:
             key = key or (method, *args[:1])
             self._changes.pop(key, None)
@@ -263,10 +266,10 @@ class WorkerSet:
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
 
-    def _failures(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> list[Answer]:
-        """Have some workers do something; returns the answers of those that could not."""
+    def _failures(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> dict[int, Exception]:
+        """Have some workers do something; returns why some have not, by their indices."""
         answers = self.wait_all([self.call(index, method, *args) for index in indices])
-        return [answer for answer in answers if answer.error is not None]
+        return {answer.call.worker: answer.error for answer in answers if answer.error is not None}
 
     def _create(self, index: int, config: Mapping[str, Any]) -> _Member:
         """Build a worker; no two lives of the same index have the same epoch."""
@@ -337,7 +340,8 @@ class WorkerSet:
         member.num_calls -= 1
         error = unprepared or error
         if error is not None:
-            self._rebuild(member, member.reason or error)
+            error = member.reason or error
+            self._rebuild(member, error)
             return Answer(call, error=error)
         return Answer(call, value)
 

@@ -71,6 +71,7 @@ class FakeEngine:
         self.handles: list[Handle] = []
         for name in ("ready", "all_ready", "outcome", "kill", "put"):
             monkeypatch.setattr(engine, name, getattr(self, name))
+        monkeypatch.setattr(engine, "is_loss", lambda error: isinstance(error, LostError))
         monkeypatch.setattr(engine, "connect", lambda *args: False)
         monkeypatch.setattr(engine, "is_connected", lambda: True)
         monkeypatch.setattr(engine, "nodes", lambda: [{"CPU": 4.0, "memory": 1e9}])

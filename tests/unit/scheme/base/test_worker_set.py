@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from recollect.errors import ConfigError, WorkerError
+from recollect.scheme.base import engine
 from recollect.scheme.base.engine import Outcome
-from recollect.scheme.base.supervision import Pulse, Supervision
+from recollect.scheme.base.supervision import FinalWorkerError, Pulse, Supervision
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from tests.unit.scheme.fake_engine import FakeEngine, LostError
@@ -141,6 +142,39 @@ def test_a_worker_that_dies_during_a_change_is_asked_again(fake: FakeEngine) -> 
     fake.handles[1].is_dead = True
     workers.broadcast("set_number", "n", 3)
     assert fake.handles[2].worker.number == 3
+
+
+class Frail(Adder):
+    """Dies of whatever it is given, in its first lives."""
+
+    def set_number(self, name: str, number: int) -> None:
+        if self.epoch < 4:
+            raise LostError("the worker is gone")
+        super().set_number(name, number)
+
+
+def test_a_worker_that_dies_again_and_again_during_a_change_is_asked_until_it_is_built(fake: FakeEngine) -> None:
+    workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=4))
+    workers.broadcast("set_number", "n", 3)
+    assert fake.handles[-1].worker.number == 3
+    assert workers.num_restarts == 4
+
+
+def test_too_many_deaths_during_a_change_end_the_run(fake: FakeEngine) -> None:
+    workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=3))
+    with pytest.raises(FinalWorkerError, match="at most 3 are allowed"):
+        workers.broadcast("set_number", "n", 3)
+
+
+def test_a_change_in_which_a_worker_hangs_is_not_tried_for_ever(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = make_set(1, supervision=Supervision(timeout_s=0.01))
+    monkeypatch.setattr(Pulse, "is_silent", lambda self: True)
+    monkeypatch.setattr(engine, "ready", lambda references, _: [each for each in references if each.handle.is_dead])
+    with pytest.raises(WorkerError, match=r"cannot do set_number:\n.*no sign of life"):
+        workers.broadcast("set_number", "n", 3)
+    assert workers.num_restarts == 2
 
 
 def test_a_change_that_a_worker_refuses_is_an_error_and_not_repeated(fake: FakeEngine) -> None:
