@@ -252,6 +252,8 @@ def _remote_gradients(
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.
     is_averaged = not is_decentralised and config.grad_mode == keys.SYNC
+    # What Ray refuses is refused here, and not in each of the gradient workers.
+    CWorker.as_remote(**(config.col_resources or {}))
     workers = GWorkerSet(
         config.num_grad_workers,
         col_workers_factory,

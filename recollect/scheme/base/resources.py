@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import ConfigError
+from recollect.scheme.base.labels import is_label, offered, selector_as_resources
 
 NUM_CPUS: Final = "num_cpus"
 NUM_GPUS: Final = "num_gpus"
 MEMORY: Final = "memory"
 OBJECT_STORE_MEMORY: Final = "object_store_memory"
 CUSTOM: Final = "resources"
+ACCELERATOR_TYPE: Final = "accelerator_type"
+LABEL_SELECTOR: Final = "label_selector"
 
 DEFAULT: Final = "DEFAULT"
 SPREAD: Final = "SPREAD"
@@ -31,6 +34,8 @@ _CLUSTER_NAMES: Final = {
 _WISHES: Final = {NUM_CPUS: 1, NUM_GPUS: 0.2, MEMORY: 5 * 1024**3, OBJECT_STORE_MEMORY: 2 * 1024**3}
 # Ray counts resources in units of a ten-thousandth.
 _UNIT: Final = 1e-4
+# What Ray asks for where a type of accelerator is given, so that many workers may share one.
+_OF_ACCELERATOR: Final = 1e-3
 
 
 def default_resources() -> dict[str, Any]:
@@ -135,6 +140,8 @@ def check_room(kinds: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) ->
     A cluster that grows by itself counts as it is now: Ray does not say how large it may become.
     """
     given = [(kind, _by_cluster_name(kind.resources)) for kind in kinds if kind.num_workers and kind.resources]
+    names = {name for _, asked in given for name in asked}
+    nodes = [{**node, **offered(node, names)} for node in nodes]
     for _, asked in given:
         _check_one(asked, nodes)
     # The largest first, because small ones fit in between.
@@ -154,6 +161,11 @@ def _check_one(asked: Mapping[str, float], nodes: Sequence[Mapping[str, float]])
         return
     for name, amount in asked.items():
         largest = max((node.get(name, 0.0) for node in nodes), default=0.0)
+        if largest < amount and is_label(name):
+            raise ConfigError(
+                f"a worker asks for a node with the {name}, but no node has it; label nodes with `ray start --labels`, "
+                "or select others"
+            )
         if largest < amount:
             raise ConfigError(
                 f"a worker asks for {name} {amount:g}, but the largest node has {largest:g}; "
@@ -233,13 +245,33 @@ def _num_fitting(amounts: Sequence[float], share: float) -> int:
 
 def _by_cluster_name(resources: Mapping[str, Any]) -> dict[str, float]:
     """Amounts by the cluster's names that are really asked for; what is no resource is left out."""
-    asked = {
-        cluster_name: float(resources[name])
-        for name, cluster_name in _CLUSTER_NAMES.items()
-        if resources.get(name) and name != OBJECT_STORE_MEMORY
-    }
-    return asked | {name: float(amount) for name, amount in (resources.get(CUSTOM) or {}).items()}
+    amounts = {name: _amount(name, resources.get(name)) for name in _CLUSTER_NAMES}
+    asked = {_CLUSTER_NAMES[name]: amount for name, amount in amounts.items() if amount and name != OBJECT_STORE_MEMORY}
+    asked |= {name: _amount(name, amount) for name, amount in _mapping(CUSTOM, resources).items()}
+    if resources.get(ACCELERATOR_TYPE) is not None:
+        asked[f"{ACCELERATOR_TYPE}:{resources[ACCELERATOR_TYPE]}"] = _OF_ACCELERATOR
+    return asked | selector_as_resources(_mapping(LABEL_SELECTOR, resources))
+
+
+def _amount(name: str, value: Any) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ConfigError(f"a worker can ask for {name} as a number of at least 0, got {value!r}")
+    return float(value)
+
+
+def _mapping(name: str, resources: Mapping[str, Any]) -> Mapping[str, Any]:
+    value = resources.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} of a worker must be a dict by name, got {value!r}")
+    return value
 
 
 def _phrase(amounts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {amount:g}" for name, amount in amounts.items())
+    """Amounts as people write them; a label is there or not."""
+    return ", ".join(
+        name if is_label(name) else f"{name} {amount:g}"
+        for name, amount in amounts.items()
+        if amount or not is_label(name)
+    )

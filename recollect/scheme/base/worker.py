@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from recollect.errors import ConfigError
 from recollect.scheme.base import engine
 
 
@@ -36,7 +37,10 @@ class Worker(ABC):
         """
         ray = engine.require_ray()
         groups = {engine.CONTROL_GROUP: 1}
-        return ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=groups, **options)(cls)
+        try:
+            return ray.remote(max_restarts=0, max_task_retries=0, concurrency_groups=groups, **options)(cls)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"Ray does not take {options} as resources of a worker: {error}") from error
 
     def progress(self) -> int | None:
         """Return a number that moves on while the worker does something: a sign of life; None while it is building."""

@@ -19,6 +19,7 @@ from recollect.errors import ConfigError
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.weights import pack_weights
 from tests.integration.ray.parts import ImageEnv, TellTaleEnv, learn, make_factory, make_set
+from tests.schemes import make_scheme
 
 ROOT = Path(__file__).parents[3]
 
@@ -266,6 +267,14 @@ def test_what_cannot_be_had_is_refused_at_once(make: Make) -> None:
         make(2, col_worker_resources={"resources": {"unicorn": 1}})
     with pytest.raises(ConfigError, match="5 CWorkers ask for CPU 2 each, but the cluster has room for 4"):
         make(5, col_worker_resources={"num_cpus": 2})
+    with pytest.raises(ConfigError, match="label pool collect, but no node has it"):
+        make(1, col_worker_resources={"label_selector": {"pool": "collect"}})
+    with pytest.raises(ConfigError, match="accelerator_type:A100"):
+        make(1, col_worker_resources={"accelerator_type": "A100"})
+    with pytest.raises(ConfigError, match=r"Ray does not take .*num_cpu"):
+        make(1, col_worker_resources={"num_cpu": 1})
+    with pytest.raises(ConfigError, match=r"Ray does not take .*num_cpu"):
+        make_scheme(workers={"num_grad_workers": 1, "num_col_workers": 1, "col_resources": {"num_cpu": 1}})
     assert time.monotonic() - begin < 30
 
 

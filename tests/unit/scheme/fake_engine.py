@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from recollect.scheme.base import engine
+from recollect.scheme.base.labels import labels_as_resources
 from recollect.scheme.base.worker import Worker
 
 
@@ -74,7 +75,8 @@ class FakeEngine:
         monkeypatch.setattr(engine, "is_loss", lambda error: isinstance(error, LostError))
         monkeypatch.setattr(engine, "connect", lambda *args: False)
         monkeypatch.setattr(engine, "is_connected", lambda: True)
-        monkeypatch.setattr(engine, "nodes", lambda: [{"CPU": 4.0, "memory": 1e9}])
+        labels = labels_as_resources({"pool": "collect"})
+        monkeypatch.setattr(engine, "nodes", lambda: [{"CPU": 4.0, "memory": 1e9, **labels}])
         monkeypatch.setattr(engine, "free_resources", lambda: {"CPU": 4.0, "memory": 1e9})
         monkeypatch.setattr(Worker, "as_remote", classmethod(lambda cls, **options: _Class(self, cls, options)))
 

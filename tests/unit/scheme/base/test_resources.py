@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import ConfigError
+from recollect.scheme.base.labels import labels_as_resources
 from recollect.scheme.base.resources import Demand, check_room, default_resources, resolve
 
 GIB = 1024**3
@@ -65,6 +66,63 @@ def test_what_is_given_is_taken_as_it_is() -> None:
 def test_what_no_node_has_is_refused(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         resolve(Demand("CWorker", 1, given), [LARGE, SMALL | {"fast": 1.0}], {})
+
+
+def test_an_accelerator_that_no_node_has_is_refused() -> None:
+    given = {"num_cpus": 1, "accelerator_type": "A100"}
+    with pytest.raises(ConfigError, match=r"accelerator_type:A100 0\.001, but the largest node has 0"):
+        resolve(Demand("CWorker", 1, given), [LARGE], {})
+    check_room([Demand("CWorker", 1, given)], [LARGE | {"accelerator_type:A100": 1.0}])
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ({"pool": "collect"}, None),
+        ({"pool": "in(collect, act)"}, None),
+        ({"pool": "!learn", "zone": "!in(a, b)"}, None),
+        ({"pool": "act"}, "a node with the label pool act, but no node has it"),
+        ({"pool": "in(act, learn)"}, "no node has it"),
+        ({"pool": "collect", "zone": "a"}, "a node with the label zone a"),
+    ],
+)
+def test_nodes_are_selected_by_their_labels(selector: dict[str, str], expected: str | None) -> None:
+    nodes = [LARGE, SMALL | labels_as_resources({"pool": "collect"})]
+    demand = Demand("CWorker", 2, CORE | {"label_selector": selector})
+    if expected is None:
+        check_room([demand], nodes)
+        return
+    with pytest.raises(ConfigError, match=expected):
+        check_room([demand], nodes)
+
+
+def test_workers_that_select_nodes_have_only_those() -> None:
+    nodes = [LARGE, SMALL | labels_as_resources({"pool": "collect"})]
+    chosen = CORE | {"label_selector": {"pool": "collect"}}
+    with pytest.raises(ConfigError, match=r"3 CWorkers ask for CPU 1, label pool collect each, but.* room for 2"):
+        check_room([Demand("CWorker", 3, chosen)], nodes)
+    with pytest.raises(ConfigError, match="no single node has together"):
+        check_room([Demand("CWorker", 1, chosen | {"num_cpus": 3})], nodes)
+    check_room([Demand("CWorker", 2, chosen), Demand("GWorker", 16, CORE)], nodes)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"num_cpus": "1"},
+        {"num_cpus": -1},
+        {"num_gpus": float("nan")},
+        {"num_gpus": True},
+        {"memory": "1GB"},
+        {"resources": 5},
+        {"resources": {"fast": "1"}},
+        {"label_selector": "pool"},
+    ],
+)
+def test_amounts_that_are_none_are_refused(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(ConfigError, match=f"{'fast' if given[name] == {'fast': '1'} else name} "):
+        check_room([Demand("CWorker", 1, given)], [LARGE])
 
 
 CORE = {"num_cpus": 1}
