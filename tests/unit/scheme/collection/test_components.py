@@ -5,6 +5,8 @@ import pytest
 from recollect.agent.envs import VecEnv
 from recollect.config import build, resolve
 from recollect.errors import ConfigError
+from tests.integration.ray.parts import make_set
+from tests.unit.scheme.fake_engine import FakeEngine
 
 
 @pytest.mark.parametrize("component", ["envs_train", "envs_test"])
@@ -34,3 +36,20 @@ def test_environments_of_the_same_form_take_the_place_of_others() -> None:
     scheme.replace_agent_component("envs_train", factory)
     scheme.col_worker.collect_train_data(5)
     scheme.stop()
+
+
+def test_environments_of_another_form_do_not_reach_remote_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would refuse them one by one, and be built anew for it."""
+    fake = FakeEngine(monkeypatch)
+    workers = make_set(2, col_worker_resources={"num_cpus": 1})
+    envs, num_calls = workers.local_worker().envs_train, [len(handle.calls) for handle in fake.handles]
+    factory, _, _ = VecEnv.create_factory("Acrobot-v1", vec_env_size=2)
+    for factory_or_function in (factory, lambda *place: factory(*place)):
+        with pytest.raises(ConfigError, match="the actor is made for observations in"):
+            workers.replace_agent_component("envs_train", factory_or_function)
+    assert workers.local_worker().envs_train is envs
+    assert [len(handle.calls) for handle in fake.handles] == num_calls
+    same, _, _ = VecEnv.create_factory("CartPole-v0", vec_env_size=2)
+    workers.replace_agent_component("envs_train", same)
+    assert workers.num_restarts == 0
+    workers.stop()
