@@ -17,7 +17,13 @@ def check_cell(config: SchemeConfig, algo_factory: Factory, storage_factory: Fac
     _check_lag(config)
     if is_on_policy:
         _check_on_policy(config, getattr(storage_factory, "storage_class", None))
-    if config.num_grad_workers and getattr(storage_factory, "parameters", {}).get("path") is not None:
+    if config.num_grad_workers:
+        check_own_storage(storage_factory)
+
+
+def check_own_storage(storage_factory: Factory) -> None:
+    """Refuse a storage that gradient workers, each of which has one, would have in common."""
+    if getattr(storage_factory, "parameters", {}).get("path") is not None:
         raise ConfigError(
             "the gradient workers cannot share one file as their storage; leave path out, or use "
             "num_grad_workers 0, which has one storage for all that is collected"

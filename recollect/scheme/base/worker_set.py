@@ -236,9 +236,13 @@ class WorkerSet:
                     raise WorkerError(f"worker {index} cannot do {method}:\n{words}") from engine.cause_of(error)
             asked = list(failures)
         if is_kept:
-            key = key or (method, *args[:1])
-            self._changes.pop(key, None)
-            self._changes[key] = (method, args)
+            self.keep_change(method, *args, key=key)
+
+    def keep_change(self, method: str, *args: Any, key: tuple[Any, ...] | None = None) -> None:
+        """Have workers that are built later do something before all else; see `broadcast`."""
+        key = key or (method, *args[:1])
+        self._changes.pop(key, None)
+        self._changes[key] = (method, args)
 
     def forget_changes(self, method: str | None) -> None:
         """Have workers that are built later not repeat earlier broadcasts of `method`."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,7 @@ class GradientReply:
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
     num_counted : int
-        Steps collected for the stage, if it has just begun, that allow for updates.
+        Steps that allow for updates and came in since this was last told, if a stage has just begun.
     """
 
     row: np.ndarray | None
@@ -133,6 +134,7 @@ class GWorker(SharedComponents, Worker):
         self.offending_batch: dict[str, Any] | None = None
         self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
         self._stage: Iterator[Info] | None = None
+        self._num_uncounted = 0
         self._num_left = 0
         self._num_computed = 0
         self._seen: Sums = {}
@@ -149,12 +151,8 @@ class GWorker(SharedComponents, Worker):
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
         if self.algo.is_on_policy:
             self.storage.reset()
-        num_before, counts = self.col_worker.num_steps, self._may_learn()
-        elapsed_s = float(self.col_workers.collection.collect().elapsed_s)
-        if counts:
-            self._count_steps(self.col_worker.num_steps - num_before)
-        self._journal.note(self.col_worker)
-        return elapsed_s
+        with self._taking_in():
+            return float(self.col_workers.collection.collect().elapsed_s)
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.
@@ -190,10 +188,9 @@ class GWorker(SharedComponents, Worker):
             self.go_on(revival)
         self._learn_from(learned)
         self._stage = None
-        num_before = self.col_worker.num_steps if self._may_learn() else None
         self.collect()
         gains = gain(self._seen, take_sums(self.algo.actor))
-        num_counted = 0 if num_before is None else self.col_worker.num_steps - num_before
+        num_counted, self._num_uncounted = self._num_uncounted, 0
         return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
 
     def advance(
@@ -297,8 +294,9 @@ class GWorker(SharedComponents, Worker):
         self.col_workers.collection.add_workers(num_workers)
 
     def remove_col_workers(self, num_workers: int) -> None:
-        """Let fewer workers collect."""
-        self.col_workers.collection.remove_workers(num_workers)
+        """Let fewer workers collect; what those that leave have sent is taken in."""
+        with self._taking_in():
+            self.col_workers.collection.remove_workers(num_workers)
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
@@ -327,9 +325,20 @@ class GWorker(SharedComponents, Worker):
         num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost
         return num_seen * self.num_peers >= int(self.algo.start_steps)
 
+    @contextmanager
+    def _taking_in(self) -> Iterator[None]:
+        """Count and note the steps that come in meanwhile; those of the beginning allow for no updates."""
+        num_before, counts = self.col_worker.num_steps, self._may_learn()
+        yield
+        if counts:
+            self._count_steps(self.col_worker.num_steps - num_before)
+        self._journal.note(self.col_worker)
+
     def _count_steps(self, num_steps: int) -> None:
-        """Take steps that were collected into account for how many updates there may be."""
-        if self._limiter is not None:
+        """Take steps that were collected into account for how many updates there may be, here or elsewhere."""
+        if self._limiter is None:
+            self._num_uncounted += num_steps
+        else:
             self._limiter.collected(num_steps)
 
     def _count_update(self) -> None:

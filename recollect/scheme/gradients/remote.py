@@ -11,6 +11,7 @@ import torch
 from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
 from recollect.scheme.base.worker_set import Call
+from recollect.scheme.cells import check_own_storage
 from recollect.scheme.gradients import moments
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, Revival
@@ -24,6 +25,8 @@ from recollect.scheme.gradients.worker_journal import folder_of
 Factory = Callable[..., Any]
 
 _WORKERS: Final = "workers"
+_ADD: Final = "add_col_workers"
+_REMOVE: Final = "remove_col_workers"
 
 
 class RemoteGradients(Gradients):
@@ -51,7 +54,7 @@ class RemoteGradients(Gradients):
         self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
         self._published: Any = None
-        self._num_col_changes = 0
+        self._num_col_added = 0
         self._num_learners = workers.num_workers
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
@@ -111,6 +114,12 @@ class RemoteGradients(Gradients):
         self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
 
     def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        if component_name == "envs_test":
+            # Tests are run here alone.
+            self.col_worker.replace_agent_component(component_name, new_component_factory)
+            return
+        if component_name == "storage":
+            check_own_storage(new_component_factory)
         self._forget()
         self.col_worker.replace_agent_component(component_name, new_component_factory)
         self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
@@ -120,10 +129,12 @@ class RemoteGradients(Gradients):
             self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
 
     def add_col_workers(self, num_workers: int) -> None:
-        self._change_col_workers("add_col_workers", num_workers)
+        self.workers.broadcast(_ADD, num_workers, is_kept=False)
+        self._keep_col_workers(num_workers)
 
     def remove_col_workers(self, num_workers: int) -> None:
-        self._change_col_workers("remove_col_workers", num_workers)
+        self.workers.broadcast(_REMOVE, num_workers, is_kept=False)
+        self._keep_col_workers(-num_workers)
 
     def stop(self) -> None:
         self.workers.stop()
@@ -224,10 +235,13 @@ class RemoteGradients(Gradients):
         present = [index for index in self.workers.indices if index not in self._lost]
         self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
 
-    def _change_col_workers(self, method: str, num_workers: int) -> None:
-        """Every change counts, also for a worker that is built anew: none replaces another."""
-        self._num_col_changes += 1
-        self.workers.broadcast(method, num_workers, key=(method, self._num_col_changes))
+    def _keep_col_workers(self, num_more: int) -> None:
+        """Have workers that are built anew have as many collectors as the others, without those that came and went."""
+        self._num_col_added += num_more
+        self.workers.forget_changes(_ADD)
+        self.workers.forget_changes(_REMOVE)
+        if self._num_col_added:
+            self.workers.keep_change(_ADD if self._num_col_added > 0 else _REMOVE, abs(self._num_col_added))
 
     def _forget(self) -> None:
         """Let go of what was computed from, or sent with, weights that are no longer these."""

@@ -64,7 +64,6 @@ class PeerWorker(GWorker):
     _store: Any = None
     _rank = 0
     _is_waiting = False
-    _num_uncounted = 0
 
     def progress(self) -> int | None:
         """A number that moves while the worker does something, or waits for a peer that does."""

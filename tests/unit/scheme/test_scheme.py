@@ -1,5 +1,6 @@
 """A scheme puts the workers together, whatever kind of envs they act in."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from recollect.agent.envs import VecEnv
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer
 from recollect.errors import ConfigError
 from recollect.scheme import Scheme
+from recollect.scheme.gradients.worker_journal import WorkerJournal
 from tests.schemes import make_scheme
 from tests.unit.scheme.fake_engine import FakeEngine
 
@@ -95,6 +97,48 @@ def test_collecting_workers_join_and_leave_in_the_middle_of_a_run(monkeypatch: p
     assert [handle.is_dead for handle in fake.handles] == [False, False, True, False]
     with pytest.raises(ConfigError, match="one must stay"):
         scheme.remove_col_workers(3)
+    scheme.stop()
+
+
+def test_what_workers_that_leave_have_sent_allows_for_updates_and_is_noted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    FakeEngine(monkeypatch)
+    workers = {"num_col_workers": 3, "col_mode": "async", "replay_ratio": 0.5, "col_resources": {"num_cpus": 0.5}}
+    scheme = make_scheme(start_steps=0, workers=workers)
+    gradients = scheme.gradients.worker  # type: ignore[attr-defined]
+    gradients._journal = WorkerJournal(tmp_path, 0)
+    run(scheme, 2)
+    num_steps = scheme.num_steps
+    scheme.remove_col_workers(2)
+    assert scheme.num_steps > num_steps
+    successor = make_scheme().gradients.worker  # type: ignore[attr-defined]
+    WorkerJournal(tmp_path, 0).load(successor.col_worker)
+    assert len(successor.storage) == successor.col_worker.num_steps == scheme.num_steps
+    run(scheme, 2)
+    assert scheme.num_updates == scheme.num_steps // 2
+    scheme.stop()
+
+
+def test_successors_of_gradient_workers_build_no_collectors_that_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeEngine(monkeypatch)
+    small = {"num_cpus": 0.1}
+    workers = {"num_grad_workers": 1, "num_col_workers": 2, "grad_resources": small, "col_resources": small}
+    scheme = make_scheme(workers=workers)
+    gradients: Any = scheme.gradients
+    for change, number, expected in (
+        (scheme.add_col_workers, 3, [("add_col_workers", (3,))]),
+        (scheme.remove_col_workers, 2, [("add_col_workers", (1,))]),
+        (scheme.remove_col_workers, 1, []),
+        (scheme.remove_col_workers, 1, [("remove_col_workers", (1,))]),
+    ):
+        change(number)
+        gradients.workers.handle(0).is_dead = True
+        gradients.workers.wait([gradients.workers.call(0, "status")])
+        successor = gradients.workers.handle(0)
+        assert successor.calls == expected
+        gradients.workers.wait([gradients.workers.call(0, "status")])
+        assert successor.worker.col_workers.num_workers == scheme.num_col_workers
     scheme.stop()
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from recollect.agent.envs import VecEnv
+from recollect.agent.storages import ReplayBuffer
 from recollect.config import build, resolve
-from recollect.errors import NotFiniteError
+from recollect.errors import ConfigError, NotFiniteError
 from recollect.scheme.gradients import remote
 from recollect.scheme.gradients.async_gradients import AsyncGradients
 from recollect.scheme.gradients.g_worker import GWorker
@@ -309,3 +311,23 @@ def test_stages_that_bring_fewer_updates_are_made_up_for_where_a_rate_falls(kind
         update.step()
     algo = gradients.algo
     assert algo.num_updates < algo.num_updates + algo.num_missed == num_due
+
+
+def test_what_gradient_workers_would_have_in_common_is_not_exchanged_on_them(tmp_path: Path) -> None:
+    gradients = make_gradients(SyncGradients)
+    storage = gradients.workers.workers[0].storage
+    with pytest.raises(ConfigError, match="cannot share one file"):
+        gradients.replace_agent_component(
+            "storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store")
+        )
+    assert gradients.workers.changes == []
+    assert gradients.workers.workers[0].storage is storage
+
+
+def test_test_environments_are_exchanged_only_where_tests_are_run() -> None:
+    gradients = make_gradients(SyncGradients)
+    envs = gradients.col_worker.envs_test
+    factory, _, _ = VecEnv.create_factory("Pendulum-v1", {"g": 9.0})
+    gradients.replace_agent_component("envs_test", factory)
+    assert gradients.col_worker.envs_test is not envs
+    assert gradients.workers.changes == []
