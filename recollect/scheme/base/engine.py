@@ -70,6 +70,13 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
             f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
             "or leave the address out to use this machine alone"
         ) from error
+    except (TypeError, ValueError) as error:
+        # A cluster of one's own may have been started by now.
+        ray.shutdown()
+        raise ConfigError(
+            f"Ray does not take the address {address!r} with the runtime environment {options.get('runtime_env')!r}: "
+            f"{error}"
+        ) from error
     _LOG.info("joined the Ray cluster %s", ray.get_runtime_context().gcs_address)
     return True
 

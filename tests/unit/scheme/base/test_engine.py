@@ -4,6 +4,7 @@ import importlib
 import subprocess
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,6 +26,19 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(importlib, "import_module", fail)
     with pytest.raises(ConfigError, match=r'pip install "recollect\[ray\]"'):
         engine.connect()
+
+
+@pytest.mark.parametrize("error", [ValueError("Invalid address format: nonsense"), TypeError("runtime_env")])
+def test_what_ray_does_not_take_is_refused_and_nothing_of_it_left(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ray = Mock()
+    ray.is_initialized.return_value = False
+    ray.init.side_effect = error
+    monkeypatch.setattr(engine, "require_ray", lambda: ray)
+    with pytest.raises(ConfigError, match=f"does not take the address 'nonsense'.*{error}"):
+        engine.connect("nonsense", {"pip": 5})
+    ray.shutdown.assert_called_once()
 
 
 class TaskError(Exception):
