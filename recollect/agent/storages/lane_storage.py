@@ -75,7 +75,7 @@ class LaneStorage(Storage):
         self.changed_parameters: dict[str, Any] = {}
         self._rng = seeded_generator(seed)
         self._store = LaneStore(
-            size,
+            self.max_size,
             self.num_envs,
             self.storage_tensors,
             memory or Memory("ram", None),

@@ -520,6 +520,8 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("replay", {"size": 0}),
     ("replay", {"size": -4}),
     ("replay", {"num_envs": 0}),
+    ("replay", {"seed": -1}),
+    ("replay", {"seed": "one"}),
     ("nstep", {"n_step": 0}),
     ("per", {"alpha": -1.0}),
     ("per", {"epsilon": -1.0}),
@@ -583,3 +585,12 @@ def test_a_source_without_a_hash_is_refused_wherever_it_is_named() -> None:
     with pytest.raises(ConfigError, match="hashable"):
         twins.victim.insert_data_slice(as_sample(twins.next_slice(), "numpy"), source=(0, [1]))
     twins.assert_alike()
+
+
+@pytest.mark.parametrize("size", [1e2, np.int64(100)])
+def test_a_size_may_be_written_as_any_whole_number(size: Any) -> None:
+    store = BUFFERS["per"].standalone(size=size, n_step=2, alpha=0.6, seed=1)
+    store.add(np.zeros((1, 3), np.float32), np.zeros(1), np.ones(1), np.ones((1, 3), np.float32), False, False)
+    assert type(store.max_size) is int
+    assert store.max_size == 100
+    assert len(store.sample(4)[keys.REWARD]) == 4
