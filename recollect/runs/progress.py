@@ -1,5 +1,6 @@
 """How a training goes, on the screen: a live display, or plain lines where there is no terminal."""
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ _NUM_WORKERS: Final = 32
 _KINDS: Final = {"workers": ("", "policy_lag"), "gradients": ("grad ", "asynchrony")}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
+# What stands between the parts of a line.
+_BETWEEN: Final = re.compile("(   | · )")
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Metrics = Mapping[str, float]
@@ -93,9 +96,9 @@ class LiveProgress(Progress):
             returns_line(found, self._returns),
             losses_line(found),
             workers_line(found),
-            *worker_lines(found),
         )
-        text = Text("\n".join(f" {line}" for line in lines if line), no_wrap=True, overflow="ellipsis")
+        rows = [row for line in lines if line for row in folded(line, self.console.width - 1)]
+        text = Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
         self._live.update(text, refresh=True)
 
 
@@ -199,6 +202,18 @@ def _worker_line(found: Metrics, name: str) -> str:
     return (
         f"{title + place:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}   restarts {restarts:2.0f}   {num_bytes(sent):>9}/s"
     )
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line in as many rows as it takes to show it whole, broken between its parts."""
+    pieces = _BETWEEN.split(line)
+    rows = [pieces[0]]
+    for separator, part in zip(pieces[1::2], pieces[2::2], strict=True):
+        if len(rows[-1] + separator + part) > width:
+            rows.append(part)
+        else:
+            rows[-1] += separator + part
+    return rows
 
 
 def sparkline(values: Sequence[float]) -> str:

@@ -38,8 +38,8 @@ class FakeLearner:
         return self.found
 
 
-def make_console(*, is_terminal: bool) -> Any:
-    return Console(file=io.StringIO(), force_terminal=is_terminal, width=150)
+def make_console(*, is_terminal: bool, width: int = 150) -> Any:
+    return Console(file=io.StringIO(), force_terminal=is_terminal, width=width)
 
 
 def test_the_line_of_steps() -> None:
@@ -112,6 +112,28 @@ def test_a_live_display_shows_three_lines() -> None:
     shown = console.file.getvalue()
     for part in ("14,200/20,000 steps", "return −148", "loss_q"):
         assert part in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_live_display_cuts_nothing_off(width: int) -> None:
+    console, learner = make_console(is_terminal=True, width=width), FakeLearner()
+    learner.found |= {metrics.EVAL_RETURN: -149.3, metrics.EVAL_SUCCESS: 0.5, **WORKERS}
+    learner.found |= {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_WORKERS_ALIVE: 2}
+    learner.found |= {f"algorithm/loss_{number}": 0.12345 for number in range(4)}
+    with LiveProgress(1_000_000, console) as display:
+        for _ in range(20):
+            display._next_look = 0.0
+            display.update(learner)
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    for part in ("ETA 39:50", "success 50%", "updates/s 409", "14,200/1,000,000 (1.1 MB)", "loss_2 0.123", "11.0 MB/s"):
+        assert part in shown
+
+
+def test_lines_are_broken_between_their_parts() -> None:
+    assert progress.folded("one   two   three", 9) == ["one   two", "three"]
+    assert progress.folded("one · two · three", 3) == ["one", "two", "three"]
+    assert progress.folded("one   two", 9) == ["one   two"]
 
 
 def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
