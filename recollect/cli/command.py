@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    if "" not in sys.path:
+        # An installed script looks beside itself only; `module:Id` is to find a module in the current folder too.
+        sys.path.append("")
     try:
         return _run(arguments)
     except RecollectError as error:

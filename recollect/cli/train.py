@@ -24,6 +24,7 @@ _EXAMPLES: Final = """\
   recollect train --preset recall-ddqn-gru --set actor.memory=lstm
   recollect train --config runs/pendulum-sac-1/config.yaml --seed 2
   recollect train sac Hopper-v5 --preset none
+  recollect train ppo my_tasks:Elevator-v0             an environment that my_tasks.py registers with Gymnasium
   recollect train sac HalfCheetah-v5 --col-workers 16 --col-mode async --grad-workers 2 --ray-address auto
 
 what a run leaves in its folder:
@@ -39,7 +40,10 @@ def make_parser() -> CommandParser:
     parser.usage = "%(prog)s [ALGO] [ENV] [--set NAME=VALUE ...] [options]"
     parser.add_argument("algo", nargs="?", help="name of an algorithm, see `recollect list algorithms`")
     parser.add_argument(
-        "env", nargs="?", help="id of an environment: Gymnasium's, MuJoCo, ALE/..., Fetch..., recollect/..."
+        "env",
+        nargs="?",
+        help="id of an environment: Gymnasium's, MuJoCo, ALE/..., Fetch..., recollect/..., "
+        "or module:Id for one that your own module registers",
     )
     parser.add_argument("--algo", dest="algo_option", metavar="NAME", help="the same as the first word")
     parser.add_argument("--env", dest="env_option", metavar="ID", help="the same as the second word")

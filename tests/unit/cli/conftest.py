@@ -1,5 +1,6 @@
 """Runs the command `recollect` in this process, and small trainings with it."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ def recollect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     """A function that runs `recollect` with some words, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(sys, "path", list(sys.path))
     num_threads = torch.get_num_threads()
 
     def run(*words: str) -> Outcome:

@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -24,6 +25,8 @@ from tests.unit.cli.conftest import Run
 
 ROOT = Path(__file__).parents[3]
 GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md", "scaling.md")]
+# The module that the guides train in, and what could be in it.
+OWN_MODULE, OWN_ENV = "my_tasks", ROOT / "examples" / "custom_env.py"
 COMMAND = re.compile(
     r"^(?:  |\$ )?(recollect (?:train|eval|resume|plot|list|bench)\b[^|\n]*?)(?:  .*)?$(?!\nerror: )", re.MULTILINE
 )
@@ -63,6 +66,9 @@ def test_commands_can_be_typed(line: str, tmp_path: Path, monkeypatch: pytest.Mo
         file = tmp_path / words[words.index("--config") + 1]
         file.parent.mkdir(parents=True, exist_ok=True)
         resolve().with_defaults().save(file)
+    if any(word.startswith(f"{OWN_MODULE}:") for word in words):
+        shutil.copy(OWN_ENV, tmp_path / f"{OWN_MODULE}.py")
+        monkeypatch.syspath_prepend(tmp_path)
     if "--help" in words:
         return
     options = parser_of(command).parse_args(words)

@@ -34,6 +34,17 @@ def test_a_run_says_what_it_does_and_how_it_ended(recollect: Run) -> None:
     assert lines[-1].endswith("curve: runs/cartpole-ddqn-1/curve.png")
 
 
+def test_environments_come_from_modules_in_the_current_folder(recollect: Run, tmp_path: Path) -> None:
+    (tmp_path / "tasks_of_mine.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gym.register('Mine-v0', CartPoleEnv, max_episode_steps=20)\n"
+    )
+    outcome = recollect("train", "ddqn", "tasks_of_mine:Mine-v0", "--steps", "30", *TINY)
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / "runs" / "tasks-of-mine-mine-ddqn-1" / "evaluation.json").exists()
+
+
 def test_a_run_leaves_all_that_there_is_to_know(trained: Path) -> None:
     run = RunDirectory.open(trained)
     config = RunConfig.from_document(run.config)
