@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from recollect.runs.plots import plot_runs
 
     out = options.out or options.runs[0].parent / "curves"
-    files = plot_runs([path for path in options.runs if path.is_dir()] or options.runs, out, options.by)
+    # Figures lie beside the runs, where a pattern such as runs/* finds them too.
+    files = plot_runs([path for path in options.runs if not path.is_file()] or options.runs, out, options.by)
     print("curves:", *files)
     return 0

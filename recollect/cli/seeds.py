@@ -16,10 +16,12 @@ from typing import Final
 
 from recollect.cli.command import INTERRUPTED
 from recollect.cli.session import EVALUATION_FILE
-from recollect.cli.summary import free_folder, stem_of
+from recollect.cli.summary import free_file, free_folder, stem_of
 from recollect.config import RunConfig
 from recollect.runs.plots import plot_runs
 
+# What shells add to the number of the signal that ended a process.
+_BY_SIGNAL: Final = 128
 _THREAD_VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -40,7 +42,7 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
         trainings.interrupt()
         _wait(pool, trainings)
         return INTERRUPTED
-    _report(folders, options.out / stem)
+    _report(folders, free_file(options.out, stem, ".png"))
     return max(codes)
 
 
@@ -76,7 +78,10 @@ class _Trainings:
             return INTERRUPTED
         for line in process.stdout or ():
             print(f"{name}: {line}", end="", flush=True)
-        return process.wait()
+        code = process.wait()
+        if code < 0:
+            print(f"{name}: error: the process was ended by signal {-code}", flush=True)
+        return code if code >= 0 else _BY_SIGNAL - code
 
     def interrupt(self) -> None:
         """Hand Ctrl-C on to those at work, which then save what they have; no other one is begun."""

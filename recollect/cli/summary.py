@@ -66,7 +66,12 @@ def stem_of(config: RunConfig) -> str:
 
 def free_folder(parent: Path, name: str) -> Path:
     """Folder for a new run: the name, with a number behind it where there is such a run already."""
-    folder, number = parent / name, 2
-    while folder.exists():
-        folder, number = parent / f"{name}-{number}", number + 1
-    return folder
+    return free_file(parent, name, "")
+
+
+def free_file(parent: Path, name: str, suffix: str) -> Path:
+    """File, or folder, that does not exist yet: the name, with a number behind it where there is one already."""
+    path, number = parent / f"{name}{suffix}", 2
+    while path.exists():
+        path, number = parent / f"{name}-{number}{suffix}", number + 1
+    return path

@@ -1,5 +1,6 @@
 """Learning curves of runs: read, brought to the same steps, and summed up over seeds."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 
 from recollect.config.files import NAME
 from recollect.config.parts import ALGO, PARTS, STORAGE, options_of, registry
-from recollect.errors import ConfigError, closest
+from recollect.errors import ConfigError, RecollectWarning, closest
 from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import number_in, read_rows
@@ -44,15 +45,13 @@ def read_points(run: RunDirectory, metric: str) -> Points:
 
 
 def read_returns(run: RunDirectory) -> Points:
-    """Read the returns of evaluations, or those of training where there were fewer than two evaluations."""
-    evaluations = read_points(run, metrics.EVAL_RETURN)
-    return evaluations if len(evaluations.steps) > 1 else read_points(run, metrics.TRAIN_RETURN)
+    """Read the returns of evaluations, or those of training, if there are any, where an evaluation was the only one."""
+    evaluations, training = read_points(run, metrics.EVAL_RETURN), read_points(run, metrics.TRAIN_RETURN)
+    return evaluations if len(evaluations.steps) > 1 or not len(training.steps) else training
 
 
 def make_group(label: str, curves: Sequence[Points]) -> Group:
-    """Bring the curves of several seeds to common steps: those that all of them reached."""
-    if any(len(curve.steps) == 0 for curve in curves):
-        raise ConfigError(f"a run of {label!r} has nothing to plot yet: train it longer")
+    """Bring the curves of several seeds, none of them empty, to common steps: those that all of them reached."""
     first = max(curve.steps[0] for curve in curves)
     last = max(first, min(curve.steps[-1] for curve in curves))
     steps = curves[0].steps
@@ -132,11 +131,33 @@ def env_of(run: RunDirectory) -> str:
     return str(_look_up(run.config, "env") or run.path.name)
 
 
-def open_runs(paths: Sequence[Path]) -> list[RunDirectory]:
-    """Open the runs at some paths."""
+def open_runs(paths: Sequence[Path]) -> dict[RunDirectory, Points]:
+    """Open the runs at some paths and read their returns.
+
+    A pattern such as `runs/*` finds more than was meant, so that folders without a run, and runs without a point yet,
+    are left out with a warning as long as there is another one to draw.
+    """
     if not paths:
         raise ConfigError("there is no run to plot; name at least one folder")
-    return [RunDirectory.open(path) for path in paths]
+    found = {run: read_returns(run) for run in map(_open_any, paths)}
+    reasons = {run: _reason_to_leave_out(run, points) for run, points in found.items()}
+    left_out = [f"{run.path} {reason}" for run, reason in reasons.items() if reason]
+    if len(left_out) == len(found):
+        raise ConfigError(f"there is no run to plot: {', '.join(left_out)}")
+    if left_out:
+        warnings.warn(f"left out of the plot: {', '.join(left_out)}", RecollectWarning, stacklevel=3)
+    return {run: points for run, points in found.items() if not reasons[run]}
+
+
+def _open_any(path: Path) -> RunDirectory:
+    """Take a folder, whether it holds a run or not; one that is not there is a mistake."""
+    return RunDirectory(path) if path.is_dir() else RunDirectory.open(path)
+
+
+def _reason_to_leave_out(run: RunDirectory, points: Points) -> str:
+    if not run.exists:
+        return f"holds no run: it has no {run.config_file.name}"
+    return "" if len(points.steps) else "has nothing to plot yet: train it longer"
 
 
 def _look_up(config: dict[str, Any], path: str) -> Any:

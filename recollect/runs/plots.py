@@ -9,6 +9,7 @@ import numpy as np
 from recollect.runs import metrics
 from recollect.runs.curves import (
     Group,
+    Points,
     bootstrap_band,
     env_of,
     interquartile_mean,
@@ -17,7 +18,6 @@ from recollect.runs.curves import (
     make_group,
     open_runs,
     read_points,
-    read_returns,
 )
 from recollect.runs.directory import RunDirectory
 
@@ -56,21 +56,21 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
     Parameters
     ----------
     paths : sequence of Path
-        Folders of runs.
+        Folders of runs; those that hold nothing to draw are left out with a warning, unless all of them do.
     out : path
         Where to write, without a suffix or with one of the two.
     by : str, optional
         Entry of the config that tells curves apart, such as "storage" or "storage.alpha"; by default
         the algorithm and the storage.
     """
-    panels: dict[str, dict[str, list[RunDirectory]]] = {}
+    panels: dict[str, dict[str, list[Points]]] = {}
     runs = open_runs(paths)
-    for run, label in zip(runs, labels_of(runs, by), strict=True):
-        panels.setdefault(env_of(run), {}).setdefault(label, []).append(run)
+    for (run, points), label in zip(runs.items(), labels_of(list(runs), by), strict=True):
+        panels.setdefault(env_of(run), {}).setdefault(label, []).append(points)
     figure, all_axes = _panels(len(panels))
     for axes, (env, labels) in zip(all_axes, panels.items(), strict=True):
-        for label, runs in labels.items():
-            _draw_group(axes, make_group(label, [read_returns(run) for run in runs]))
+        for label, curves in labels.items():
+            _draw_group(axes, make_group(label, curves))
         _finish(axes, env)
     return save_figure(figure, out)
 

@@ -191,6 +191,16 @@ def test_runs_are_drawn_side_by_side(trained: Path, recollect: Run) -> None:
     assert "<svg" in Path("figures/gamma.svg").read_text()
 
 
+def test_a_pattern_of_runs_may_find_other_things(trained: Path, recollect: Run) -> None:
+    (trained.parent / "curves.png").touch()
+    (trained.parent / "notes").mkdir()
+    outcome = recollect("plot", *map(str, sorted(trained.parent.iterdir())))
+    assert outcome.code == 0
+    assert outcome.err.startswith(f"warning: left out of the plot: {trained.parent}/notes holds no run")
+    outcome = recollect("plot", str(trained), "runs/typo")
+    assert (outcome.code, outcome.err) == (2, "error: runs/typo holds no run: it has no config.yaml\n")
+
+
 def test_damaged_files_of_a_run_are_named_in_one_line(trained: Path, recollect: Run) -> None:
     (trained / "metrics.csv").write_text("steps,train/return\nten,1\n")
     outcome = recollect("plot", str(trained))
@@ -203,6 +213,9 @@ def test_damaged_files_of_a_run_are_named_in_one_line(trained: Path, recollect: 
 
 
 def test_several_seeds_are_trained_in_processes(recollect: Run) -> None:
+    Path("runs").mkdir()
+    earlier = Path("runs/cartpole-ddqn.png")
+    earlier.write_text("the curve of other seeds")
     outcome = recollect(*CARTPOLE, "--steps", "60", "--seed", "3", "--seeds", "2", "--jobs", "2", *TINY)
     assert outcome.code == 0
     assert sorted(path.name for path in Path("runs").iterdir() if path.is_dir()) == [
@@ -213,7 +226,20 @@ def test_several_seeds_are_trained_in_processes(recollect: Run) -> None:
     lines = outcome.out.splitlines()
     assert any(line.startswith("cartpole-ddqn-4: evaluation over 2 episodes") for line in lines)
     assert lines[-1].startswith("mean over 2 of 2 seeds: ")
-    assert Path("runs/cartpole-ddqn.svg").exists()
+    assert lines[-1].endswith("curve: runs/cartpole-ddqn-2.png")
+    assert Path("runs/cartpole-ddqn-2.svg").exists()
+    assert earlier.read_text() == "the curve of other seeds"
+
+
+def test_a_seed_that_is_killed_is_an_error(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(command: list[str], **options: Any) -> "subprocess.Popen[str]":
+        return popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", kill)
+    outcome = recollect(*CARTPOLE, "--seeds", "2", *TINY)
+    assert outcome.code == 128 + 9
+    assert "cartpole-ddqn-1: error: the process was ended by signal 9" in outcome.out
 
 
 def test_an_error_in_every_seed_is_the_commands_error(recollect: Run) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, RecollectWarning
 from recollect.runs import RunDirectory, metrics
 from recollect.runs.curves import (
     NUM_POINTS,
@@ -68,9 +68,33 @@ def test_seeds_with_other_steps_meet_where_all_have_been() -> None:
     assert group.values[1] == pytest.approx(np.ones(NUM_POINTS))
 
 
-def test_a_run_without_points_is_named() -> None:
-    with pytest.raises(ConfigError, match="'sac' has nothing to plot yet"):
-        make_group("sac", [Points(np.empty(0), np.empty(0))])
+def test_what_a_pattern_finds_beside_runs_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [{metrics.STEPS: 1, metrics.TRAIN_RETURN: 5}])
+    saved = make_run(tmp_path / "saved", []).path
+    (tmp_path / "figures").mkdir()
+    with pytest.warns(RecollectWarning, match="saved has nothing to plot yet.*figures holds no run"):
+        (found,) = open_runs([run.path, saved, tmp_path / "figures"]).items()
+    assert found[0].path == run.path
+    assert found[1].values.tolist() == [5]
+
+
+@pytest.mark.parametrize("names", [["saved"], ["figures", "saved"]])
+def test_where_there_is_nothing_to_draw_each_folder_is_named(names: list[str], tmp_path: Path) -> None:
+    make_run(tmp_path / "saved", [])
+    (tmp_path / "figures").mkdir()
+    with pytest.raises(ConfigError, match=f"no run to plot: .*{' .*'.join(names)} has nothing to plot yet"):
+        open_runs([tmp_path / name for name in names])
+
+
+def test_a_folder_that_is_not_there_is_not_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [{metrics.STEPS: 1, metrics.TRAIN_RETURN: 5}])
+    with pytest.raises(ConfigError, match="typo holds no run"):
+        open_runs([run.path, tmp_path / "typo"])
+
+
+def test_an_only_evaluation_is_drawn_where_no_episode_of_training_ended(tmp_path: Path) -> None:
+    run = make_run(tmp_path, [{metrics.STEPS: 1}, {metrics.STEPS: 2, metrics.EVAL_RETURN: 7}])
+    assert read_returns(run).values.tolist() == [7]
 
 
 @pytest.mark.parametrize(
