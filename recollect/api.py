@@ -9,6 +9,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import torch
+
+from recollect.checks import check_count
 from recollect.config import RunConfig, build, resolve
 from recollect.config.build import name_of
 from recollect.config.files import Document, dump_document, parse_value
@@ -77,6 +80,8 @@ class Agent:
 
     def _set_up(self, config: RunConfig, env_fn: EnvFunction | None) -> None:
         self.config = config
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
         self.scheme: Scheme = build(config, env_fn)
         self._predictor = Predictor(self.scheme.algo, self.scheme.actor)
         self._elapsed_s = 0.0
@@ -100,7 +105,9 @@ class Agent:
             The function that made its environments, if that was none by id.
         """
         run = RunDirectory.open(folder)
-        agent = cls.from_config(replace(RunConfig.load(run.config_file), scheme_options={}), env=env)
+        # How many workers and threads there were says nothing of this process.
+        config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
+        agent = cls.from_config(config, env=env)
         agent._elapsed_s = Saves(run).restore(agent.scheme)
         return agent
 
@@ -123,7 +130,7 @@ class Agent:
         progress : bool
             Show how it goes.
         """
-        target_steps = self.num_steps + steps
+        target_steps = self.num_steps + check_count("steps", steps)
         config = replace(self.config.with_defaults(), steps=target_steps)
         learner = Learner(self.scheme, target_steps, log_dir, config=config.to_document())
         learner.elapsed_s = self._elapsed_s

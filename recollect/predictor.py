@@ -63,7 +63,10 @@ class Predictor:
 
 def _as_arrays(obs: Any, space: gym.Space[Any]) -> Any:
     if not isinstance(space, gym.spaces.Dict):
-        return np.asarray(obs, space.dtype)
+        try:
+            return np.asarray(obs.detach().cpu() if isinstance(obs, torch.Tensor) else obs, space.dtype)
+        except (TypeError, ValueError) as error:
+            raise SchemaError(f"an observation must be an array of {space.dtype}, got {obs!r}: {error}") from error
     if not isinstance(obs, Mapping) or not set(space) <= set(obs):
         found = sorted(obs) if isinstance(obs, Mapping) else type(obs).__name__
         raise SchemaError(f"an observation must be a dict with {sorted(space)}, got {found}")

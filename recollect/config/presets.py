@@ -39,6 +39,8 @@ def find(algo: str | None, env: str | None) -> str | None:
 
 @cache
 def _read(name: str) -> Document:
+    if not isinstance(name, str):
+        raise ConfigError(f"a preset goes by its name, or 'none' for no preset, got {name!r}")
     if name not in names():
         raise ConfigError(f"there is no preset {name!r}; {closest(name, names())}")
     return read_document(_FOLDER / f"{name}.yaml")

@@ -34,6 +34,15 @@ def _check_vec(name: str, value: Any) -> str:
     return str(value)
 
 
+def _name_of_device(name: str, value: Any) -> Any:
+    """PyTorch's object for a device by its name, which files can hold; whether there is such a device shows later."""
+    if value is None or isinstance(value, str):
+        return value
+    import torch
+
+    return str(value) if isinstance(value, torch.device) else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Options):
     """All that defines a run: the same config gives the same run.
@@ -58,7 +67,9 @@ class RunConfig(Options):
     num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))
-    device: str | None = option(None, "Where to compute: cpu, cuda, cuda:1; none for a GPU if there is one.")
+    device: str | None = option(
+        None, "Where to compute: cpu, cuda, cuda:1; none for a GPU if there is one.", _name_of_device
+    )
     algo_options: Mapping[str, Any] = field(default_factory=dict)
     env_options: Mapping[str, Any] = field(default_factory=dict)
     actor_options: Mapping[str, Any] = field(default_factory=dict)

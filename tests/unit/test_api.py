@@ -63,6 +63,33 @@ def test_learning_goes_on_where_it_stopped() -> None:
     assert agent.scheme.num_updates > 0
 
 
+@pytest.mark.parametrize("steps", [0, -5, 1.5, "10", True])
+def test_a_training_without_a_number_of_steps_is_refused(steps: Any, tmp_path: Path) -> None:
+    agent = make_agent().learn(20)
+    with pytest.raises(ConfigError, match="steps must be"):
+        agent.learn(steps, log_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_threads_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    num_threads = torch.get_num_threads()
+    try:
+        agent = make_agent(threads=num_threads + 1)
+        assert torch.get_num_threads() == num_threads + 1
+        agent.save(tmp_path)
+        torch.set_num_threads(num_threads)
+        Agent.load(tmp_path)
+        assert torch.get_num_threads() == num_threads
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+def test_an_agent_on_a_device_of_pytorch_can_be_saved(tmp_path: Path) -> None:
+    agent = make_agent(device=torch.device("cpu"))
+    agent.save(tmp_path)
+    assert Agent.load(tmp_path).config.device == "cpu"
+
+
 def test_the_same_seed_gives_the_same_agent() -> None:
     agents = [make_agent(seed=seed).learn(60) for seed in (1, 1, 2)]
     assert torch.equal(q_values(agents[0]), q_values(agents[1]))
@@ -276,6 +303,11 @@ def test_closing_closes_the_environments() -> None:
 def test_what_does_not_exist_or_fit_is_refused(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Agent(*arguments)
+
+
+def test_a_preset_is_a_name() -> None:
+    with pytest.raises(ConfigError, match="'none' for no preset, got None"):
+        Agent("sac", "Pendulum-v1", preset=None)  # type: ignore[arg-type]
 
 
 def test_a_mistyped_option_is_refused_with_the_closest() -> None:

@@ -78,6 +78,18 @@ def test_other_shapes_are_refused(obs: Any) -> None:
         predictor.predict(obs)
 
 
+@pytest.mark.parametrize("obs", ["abc", [[1.0, 2.0], [3.0]], [None, 1.0, {}]])
+def test_what_is_no_array_is_refused(obs: Any) -> None:
+    predictor, _ = make_predictor(BOX, gym.spaces.Discrete(3))
+    with pytest.raises(SchemaError, match="an observation must be an array of float32"):
+        predictor.predict(obs)
+
+
+def test_tensors_are_observations_too() -> None:
+    predictor, _ = make_predictor(BOX, gym.spaces.Discrete(3))
+    assert predictor.predict(torch.zeros(3, requires_grad=True)) == 1
+
+
 def test_numbers_are_observations_where_the_space_says_so() -> None:
     predictor, _ = make_predictor(gym.spaces.Discrete(5), gym.spaces.Discrete(3))
     assert predictor.predict(2) == 1
