@@ -93,12 +93,21 @@ class Checkpoints:
 
 def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
     """Give `actor` the weights of a checkpoint and return the state of all else."""
-    found = read_state(path, _STATE)
+    try:
+        found = read_state(path, _STATE)
+    except StorageError as error:
+        raise _damaged(path, str(error)) from error
     if not isinstance(found, dict) or {name: found.get(name) for name in _FORMAT} != _FORMAT:
         raise StorageError(f"{path} is not a checkpoint that this release reads")
+    if not (path / ACTOR_FILE).is_file():
+        raise _damaged(path, f"it has no {ACTOR_FILE}")
     actor.load(path / ACTOR_FILE)
     content: dict[str, Any] = found["content"]
     return content
+
+
+def _damaged(path: Path, reason: str) -> StorageError:
+    return StorageError(f"{path} is damaged: {reason}; remove that folder, and the checkpoint before it is taken")
 
 
 def check_finite(owner: str, values: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from recollect.errors import StorageError
 from recollect.runs.checkpoints import read_checkpoint
 from recollect.runs.directory import RunDirectory
 
@@ -49,11 +50,16 @@ class Saves:
         The environments begin new episodes. Without a saved replay, learning goes on once the storage
         has seen `start_steps` new steps. Parameters that were changed while running are changed again.
         """
-        state = read_checkpoint(self._run.checkpoints.newest(), scheme.actor)
-        _change_again(scheme, state.get(_CHANGES, {}))
-        scheme.load_state(state[_SCHEME])
+        path = self._run.checkpoints.newest()
+        state = read_checkpoint(path, scheme.actor)
+        try:
+            _change_again(scheme, state.get(_CHANGES, {}))
+            scheme.load_state(state[_SCHEME])
+            elapsed_s = float(state[_ELAPSED_S])
+        except KeyError as error:
+            raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
         scheme.load_storage(self._run.storage_folder)
-        return float(state[_ELAPSED_S])
+        return elapsed_s
 
 
 def _changes(scheme: Any) -> dict[str, dict[str, Any]]:

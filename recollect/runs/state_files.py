@@ -35,7 +35,7 @@ def read_state(folder: Path, name: str) -> Any:
         tree = json.loads((folder / f"{name}.json").read_bytes())
         return _decode(tree, load_file(folder / f"{name}.safetensors"))
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise StorageError(f"{folder / name}.* cannot be read: {error}; use another checkpoint") from error
+        raise StorageError(f"{folder / name}.* cannot be read: {error}") from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

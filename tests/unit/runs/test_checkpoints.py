@@ -1,5 +1,6 @@
 """A checkpoint is whole or not there; the newest few stay."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,15 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     (path / "state.json").write_text('{"format": "recollect checkpoint", "version": 99, "content": {}}')
     with pytest.raises(StorageError, match="not a checkpoint that this release reads"):
         read_checkpoint(path, TinyActor())
+
+
+@pytest.mark.parametrize("file", ["state.json", "state.safetensors", "actor.safetensors"])
+def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(file: str, tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for number in (1, 2):
+        checkpoints.write(TinyActor(), {"number": number}, number)
+    (checkpoints.newest() / file).unlink()
+    with pytest.raises(StorageError, match=f"{checkpoints.newest()} is damaged: .*{file}.*; remove that folder"):
+        read_checkpoint(checkpoints.newest(), TinyActor())
+    shutil.rmtree(checkpoints.newest())
+    assert read_checkpoint(checkpoints.newest(), TinyActor())["number"] == 1

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from recollect.api import Agent
+from recollect.errors import StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
 from recollect.runs.saving import Saves
+from recollect.runs.state_files import read_state, write_state
 from tests.schemes import make_scheme
 
 CHANGES = {
@@ -98,3 +100,11 @@ def test_an_agent_that_is_loaded_and_saved_again_keeps_them(tmp_path: Path) -> N
     last = Agent.load(tmp_path / "second")
     last.close()
     assert last.scheme.storage.alpha == 0.9
+
+
+def test_a_checkpoint_of_something_else_is_named(tmp_path: Path) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path)
+    path = learner.save_checkpoint()
+    write_state(path, "state", {**read_state(path, "state"), "content": {}})
+    with pytest.raises(StorageError, match=f"{path} does not fit this run: it lacks 'scheme'"):
+        Learner(make_scheme(), 400, tmp_path, resume=True)
