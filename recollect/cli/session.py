@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,8 @@ def go_on(config: RunConfig, run: RunDirectory) -> int:
         writers = [WandbWriter(kept.wandb_project, run.path.name, config.to_document(), kept.wandb_id)]
     learner = Learner(scheme, config.steps, run.path, save_storage=kept.saves_replay, writers=writers, resume=True)
     config.save(run.config_file)
+    # It is that of fewer steps; until there is a new one, the run is not over.
+    (run.path / EVALUATION_FILE).unlink(missing_ok=True)
     return _train(learner, config, run.path)
 
 
@@ -99,7 +102,8 @@ def write_evaluation(evaluation: Evaluation, path: Path) -> None:
     """Write the episodes of an evaluation and their mean as JSON."""
     content = {
         "mean": evaluation.mean,
-        "standard_error": evaluation.standard_error,
+        # JSON has no NaN, which the error of a single episode is.
+        "standard_error": None if math.isnan(evaluation.standard_error) else evaluation.standard_error,
         "success_rate": evaluation.success_rate,
         "returns": evaluation.returns,
         "lengths": evaluation.lengths,

@@ -15,6 +15,7 @@ import pytest
 
 from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, resolve
+from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
 from tests.unit.cli.conftest import TINY, Run
@@ -132,6 +133,26 @@ def test_a_run_that_was_stopped_in_its_last_evaluation_is_evaluated(trained: Pat
     outcome = recollect("resume", str(trained))
     assert (outcome.code, outcome.err) == (0, "")
     assert (trained / "evaluation.json").exists()
+
+
+def test_a_longer_run_that_was_stopped_in_its_last_evaluation_is_evaluated(
+    trained: Path, recollect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "evaluate", interrupt)
+        assert recollect("resume", str(trained), "--steps", "104").code == 130
+    assert recollect("resume", str(trained)).code == 0
+    assert (trained / "evaluation.json").exists()
+
+
+def test_the_error_of_a_single_episode_is_none(recollect: Run) -> None:
+    recollect(*CARTPOLE, "--steps", "20", *TINY, "--final-episodes", "1")
+    found = json.loads(Path("runs/cartpole-ddqn-1/evaluation.json").read_text())
+    assert len(found["returns"]) == 1
+    assert found["standard_error"] is None
 
 
 def test_a_run_is_kept_as_before_when_it_goes_on(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
