@@ -121,7 +121,12 @@ class WandbWriter:
         except ImportError as error:
             raise ConfigError("Weights & Biases needs the extra 'wandb': pip install \"recollect[wandb]\"") from error
         known = {} if run_id is None else {"id": run_id, "resume": "allow"}
-        self._run = wandb.init(project=project, name=name, config=dict(config or {}), **known)
+        try:
+            self._run = wandb.init(project=project, name=name, config=dict(config or {}), **known)
+        except wandb.errors.Error as error:
+            raise ConfigError(
+                f"Weights & Biases refuses the run: {error}; type `wandb login`, or set WANDB_MODE=offline"
+            ) from error
 
     @property
     def run_id(self) -> str:

@@ -98,6 +98,18 @@ def test_a_missing_extra_is_named_with_its_command(monkeypatch: pytest.MonkeyPat
         WandbWriter("project", "run")
 
 
+def test_what_weights_and_biases_refuse_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class UsageError(Exception):
+        """As raised where nobody has logged in."""
+
+    def init(**options: Any) -> None:
+        raise UsageError("api_key not configured (no-tty)")
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init, errors=SimpleNamespace(Error=UsageError)))
+    with pytest.raises(ConfigError, match="refuses the run: api_key not configured"):
+        WandbWriter("project", "run")
+
+
 def test_weights_and_biases_get_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     run = SimpleNamespace(
