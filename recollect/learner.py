@@ -255,7 +255,7 @@ class Learner:
         """Save what can be gone on from, and what can be looked at; returns where they are."""
         before = recorder.run.checkpoints.paths()
         batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
-        told = [] if batch is None else [f"The batch is in {recorder.save_batch(batch)}"]
+        told = [] if batch is None else [_keep_batch(recorder, batch)]
         try:
             # A gradient that is not finite is not applied: the weights are those of before it.
             return [*told, f"What was learned so far is in {self._save_what_can_be(recorder)}"]
@@ -269,6 +269,14 @@ class Learner:
             return recorder.save(self)
         except (StorageError, WorkerError):
             return recorder.save(self, with_storage=False)
+
+
+def _keep_batch(recorder: Recorder, batch: Mapping[str, Any]) -> str:
+    """Save a batch, and say where it is, or why it is nowhere."""
+    try:
+        return f"The batch is in {recorder.save_batch(batch)}"
+    except (RecollectError, OSError) as reason:
+        return f"The batch could not be saved ({reason})"
 
 
 def _interval(name: str, given: int | None, default: int) -> int:

@@ -1,5 +1,6 @@
 """Finds the command that is meant, runs it and reports errors."""
 
+import errno
 import logging
 import sys
 import warnings
@@ -12,6 +13,8 @@ from recollect.errors import ConfigError, RecollectError, RecollectWarning, clos
 
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
+# What writing to a file that is open already fails with; such errors do not say which file.
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 # Each command is a module of this package with `make_parser()` and `run(options)`, loaded when it is asked for.
 COMMANDS: Final = {
@@ -65,9 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno not in _NO_SPACE:
             raise
-        print(f"error: {error.filename}: {error.strerror}; name another place, or make it usable", file=sys.stderr)
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"error: {where}{error.strerror}; name another place, or make it usable", file=sys.stderr)
         return USAGE_ERROR
 
 

@@ -75,12 +75,17 @@ class Checkpoints:
         path = self.folder / f"{serial:06d}-step-{num_steps}"
         partial = self.folder / f"{_PARTIAL}{path.name}"
         self._remove_partials()
-        partial.mkdir(parents=True)
-        actor.save(partial / ACTOR_FILE)
-        write_state(partial, _STATE, {**_FORMAT, "content": state})
-        sync_folder(partial)
-        partial.rename(path)
-        sync_folder(self.folder)
+        try:
+            partial.mkdir(parents=True)
+            actor.save(partial / ACTOR_FILE)
+            write_state(partial, _STATE, {**_FORMAT, "content": state})
+            sync_folder(partial)
+            partial.rename(path)
+            sync_folder(self.folder)
+        except (OSError, StorageError) as error:
+            self._remove_partials()
+            last = f"the one before it, {paths[-1].name}, stays" if paths else "there is none before it"
+            raise StorageError(f"no checkpoint could be made: {error}; {last}") from error
         for old in self.paths()[: -self.num_kept]:
             shutil.rmtree(old, ignore_errors=True)
         return path

@@ -40,7 +40,10 @@ def read_state(folder: Path, name: str) -> Any:
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     """Write tensors by name, wherever they live and whatever memory they share."""
-    save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
+    try:
+        save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise StorageError(f"{path} cannot be written: {error}") from error
     sync_file(path)
 
 

@@ -240,6 +240,15 @@ def test_a_loss_that_is_not_finite_ends_with_the_batch_and_the_weights_before_it
     train(resumed)
 
 
+def test_a_batch_that_cannot_be_saved_does_not_hide_the_loss(tmp_path: Path) -> None:
+    scheme = make_scheme()
+    break_loss(scheme, at_update=2)
+    learner = Learner(scheme, 200, tmp_path)
+    learner.run.batch_file.mkdir()
+    with pytest.raises(NotFiniteError, match=r"loss_q is nan\. The batch could not be saved .*What was learned so far"):
+        train(learner)
+
+
 def test_updates_that_are_not_finite_are_not_applied() -> None:
     learner = Learner(make_scheme(), 200)
     scheme = learner.scheme

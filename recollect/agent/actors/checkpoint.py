@@ -7,7 +7,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from recollect.errors import ConfigError, SchemaError
+from recollect.errors import ConfigError, SchemaError, StorageError
 
 
 def save_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
@@ -15,7 +15,11 @@ def save_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(target.name + ".part")
-    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, unfinished)
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, unfinished)
+    except SafetensorError as error:
+        unfinished.unlink(missing_ok=True)
+        raise StorageError(f"{target} cannot be written: {error}") from error
     os.replace(unfinished, target)
 
 

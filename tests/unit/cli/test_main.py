@@ -1,5 +1,6 @@
 """The command as a whole: help, exit codes, errors in one line, and a quick start."""
 
+import errno
 import subprocess
 import sys
 import time
@@ -91,6 +92,18 @@ def test_a_place_that_cannot_be_written_to_is_named(recollect: Run, tmp_path: Pa
     )
     outcome = recollect("train", "--config", "x" * 300)
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+
+
+def test_a_full_disk_is_told_in_one_line(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("recollect.cli.command._run", fail)
+    outcome = recollect("list")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: No space left on device; name another place, or make it usable\n",
+    )
 
 
 def test_defaults_are_shown_as_they_are_typed(recollect: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,6 +62,21 @@ def test_a_write_that_stops_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     assert {path.name for path in tmp_path.iterdir()} == {"000000-step-10", "000001-step-30"}
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), StorageError("No space left on device")])
+def test_a_full_disk_leaves_what_was_there_and_is_told(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise error
+
+    checkpoints = Checkpoints(tmp_path)
+    good = checkpoints.write(TinyActor(), {}, 10)
+    monkeypatch.setattr(module, "write_state", fail)
+    with pytest.raises(StorageError, match="No space left on device; the one before it, 000000-step-10, stays"):
+        checkpoints.write(TinyActor(), {}, 20)
+    assert list(tmp_path.iterdir()) == [good]
+
+
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     actor, checkpoints = TinyActor(), Checkpoints(tmp_path)
     good = checkpoints.write(actor, {}, 10)

@@ -2,10 +2,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
+from recollect.agent.actors import checkpoint
 from recollect.agent.actors.checkpoint import load_weights, save_weights
-from recollect.errors import ConfigError, SchemaError
+from recollect.errors import ConfigError, SchemaError, StorageError
 
 
 def test_weights_and_buffers_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -51,3 +53,19 @@ def test_a_checkpoint_of_another_shape_changes_nothing(tmp_path: Path, other: nn
     with pytest.raises(SchemaError, match=complaint):
         load_weights(other, tmp_path / "actor.safetensors")
     assert all(torch.equal(tensor, before[name]) for name, tensor in other.state_dict().items())
+
+
+def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "actor.safetensors"
+    save_weights(nn.Linear(3, 2), path)
+    before = path.read_bytes()
+
+    def fail(weights: object, unfinished: Path) -> None:
+        unfinished.write_bytes(b"part")
+        raise SafetensorError("I/O error: No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", fail)
+    with pytest.raises(StorageError, match=r"actor\.safetensors cannot be written: I/O error: No space left"):
+        save_weights(nn.Linear(3, 2), path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == before
