@@ -60,8 +60,7 @@ def _running_sums(builder: Any, values: Any) -> Any:
     zeros = ir.Constant(_EIGHT, [0.0] * 8)
     sums = values
     for distance in (1, 2, 4):
-        lanes = [8 + lane - distance if lane >= distance else 0 for lane in range(8)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), 8), lanes)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), 8), list(range(8 - distance, 16 - distance)))
         sums = builder.fadd(sums, builder.shuffle_vector(zeros, sums, mask))
     return sums
 

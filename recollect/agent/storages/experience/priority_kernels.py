@@ -17,6 +17,8 @@ from recollect.agent.storages.experience.ring_layout import (
     A_LENGTH,
     A_STRIDE,
     H_NUM_LANES,
+    H_ROW_BYTES,
+    H_ROWS,
     H_SLOTS,
     ID_MASK,
     ID_SHIFT,
@@ -28,6 +30,10 @@ from recollect.agent.storages.experience.tree_kernels import SHIFT, decompose, p
 # What a draw answers when all priorities are 0, and an update when an error is negative or not finite.
 NO_MASS = -1
 BAD_ERROR = -1
+
+# Bytes of a drawn row that memory is asked for while the draw goes on: with more, draws wait for them (256 of 1M steps
+# take 47 µs with none, 45 with these, 46 with twice as many).
+_BYTES_AHEAD = 128
 
 _f32 = nb.float32[::1]
 _f64 = nb.float64[::1]
@@ -119,6 +125,13 @@ def _finish(header, sums, smallest, beta, shares, ids, weights):
         weights[item] = np.float32(shares[item])
 
 
+@nb.njit(**INLINED)
+def _ask_for_row(row):
+    """Ask for the beginning of a row that was drawn, as memory has time for it while the draw goes on."""
+    for line in range(row, row + _BYTES_AHEAD, 64):
+        prefetch(line)
+
+
 @nb.njit(**KERNEL)
 def _spread(sums, first, size, total, uniforms, ids):
     """Give each of the ascending strata a node of one level, which starts at `first`; returns the nodes read."""
@@ -168,6 +181,8 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
             uniforms[item] = left
             if level > 0:
                 prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
+            else:
+                _ask_for_row(header[H_ROWS] + ids[item] * header[H_ROW_BYTES])
     _finish(header, sums, mins[offsets[top] - offsets[1]], beta, uniforms, ids, weights)
     return visited + batch * widest
 
@@ -228,6 +243,8 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
                 uniforms[item] = left
                 if level > 0:
                     prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
+                else:
+                    _ask_for_row(header[H_ROWS] + ids[item] * header[H_ROW_BYTES])
     _finish(header, sums, smallest, beta, uniforms, ids, weights)
     return visited
 

@@ -87,15 +87,10 @@ def pick_child(children, residual):
 
 
 @nb.njit(**_INLINED)
-def _minimum(sums, mins, offsets, level, node):
-    return sums[node] if level == 0 else mins[offsets[level] - offsets[1] + node]
-
-
-@nb.njit(**_INLINED)
-def _add_node(sums, mins, offsets, level, node, levels, nodes, ends, count, running, smallest):
-    running += sums[offsets[level] + node]
+def _add_node(sums_at, mins_at, level, node, levels, nodes, ends, count, running, smallest):
+    running += load_f64(sums_at + 8 * node)
     levels[count], nodes[count], ends[count] = level, node, running
-    return running, min(smallest, _positive(_minimum(sums, mins, offsets, level, node)))
+    return running, min(smallest, _positive(load_f64(mins_at + 8 * node)))
 
 
 @nb.njit(**_KERNEL)
@@ -116,17 +111,15 @@ def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, runni
     """
     level = 0
     while begin < end:
+        sums_at = sums.ctypes.data + 8 * offsets[level]
+        mins_at = sums_at if level == 0 else mins.ctypes.data + 8 * (offsets[level] - offsets[1])
         while begin < end and begin & (FANOUT - 1):
-            running, smallest = _add_node(
-                sums, mins, offsets, level, begin, levels, nodes, ends, count, running, smallest
-            )
+            running, smallest = _add_node(sums_at, mins_at, level, begin, levels, nodes, ends, count, running, smallest)
             begin += 1
             count += 1
         while begin < end and end & (FANOUT - 1):
             end -= 1
-            running, smallest = _add_node(
-                sums, mins, offsets, level, end, levels, nodes, ends, count, running, smallest
-            )
+            running, smallest = _add_node(sums_at, mins_at, level, end, levels, nodes, ends, count, running, smallest)
             count += 1
         begin >>= SHIFT
         end >>= SHIFT
