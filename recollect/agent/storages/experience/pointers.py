@@ -5,12 +5,16 @@ schema and a call costs the unboxing of two or three arrays. Loads and stores as
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numba as nb
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+# Bytes of a cache line, and how far ahead of a stream memory is asked for what it reads.
+_LINE: Final = 64
+_BYTES_AHEAD: Final = 2048
 
 
 def _loader(number: types.Number) -> Any:
@@ -106,13 +110,13 @@ def copy_field(target: int, source: int, num_bytes: int) -> None:
 
 
 @intrinsic
-def _stream_16(typing_context: Any, target: Any, source: Any) -> tuple[Any, Callable[..., Any]]:
-    """Copy 16 bytes past the caches to a `target` that is a multiple of 16."""
+def _stream_line(typing_context: Any, target: Any, source: Any) -> tuple[Any, Callable[..., Any]]:
+    """Copy a cache line past the caches to a `target` that is the beginning of one."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer_type = ir.VectorType(ir.IntType(8), 16).as_pointer()
+        pointer_type = ir.VectorType(ir.IntType(8), _LINE).as_pointer()
         value = builder.load(builder.inttoptr(args[1], pointer_type), align=1)
-        store = builder.store(value, builder.inttoptr(args[0], pointer_type), align=16)
+        store = builder.store(value, builder.inttoptr(args[0], pointer_type), align=_LINE)
         store.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
         return context.get_dummy_value()
 
@@ -130,18 +134,6 @@ def finish_streams(typing_context: Any) -> tuple[Any, Callable[..., Any]]:
     return types.void(), generate
 
 
-@nb.njit(nogil=True, cache=True)
-def stream_bytes(target: int, source: int, num_bytes: int) -> None:
-    """As `copy_bytes`, but past the caches, for more than fits into them; `finish_streams` has to follow.
-
-    A store through the caches reads what it is about to write over.
-    """
-    whole = num_bytes & ~15 if target & 15 == 0 else 0
-    for offset in range(0, whole, 16):
-        _stream_16(target + offset, source + offset)
-    copy_bytes(target + whole, source + whole, num_bytes - whole)
-
-
 @intrinsic
 def prefetch(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
     """Ask for the cache line at `address`, which will be read soon."""
@@ -156,6 +148,22 @@ def prefetch(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+@nb.njit(nogil=True, cache=True)
+def stream_bytes(target: int, source: int, num_bytes: int) -> None:
+    """As `copy_bytes`, but past the caches, for more than fits into them; `finish_streams` has to follow.
+
+    A store through the caches reads what it is about to write over. What is read is asked for ahead, because the
+    processor itself does so only up to the end of a page.
+    """
+    begin = min(-target % _LINE, num_bytes)
+    end = begin + (num_bytes - begin) // _LINE * _LINE
+    copy_bytes(target, source, begin)
+    for offset in range(begin, end, _LINE):
+        prefetch(source + offset + _BYTES_AHEAD)
+        _stream_line(target + offset, source + offset)
+    copy_bytes(target + end, source + end, num_bytes - end)
 
 
 @nb.njit(nb.boolean(nb.int64, nb.int64, nb.int64), nogil=True, cache=True)
