@@ -49,7 +49,7 @@ class Killer:
             processes = self._raylet.children(recursive=True)
             victims = [process for process in processes if _title(process).startswith(kinds)]
             if victims:
-                self._shots.append(Timer(self._chance.uniform(0, 0.5), self._chance.choice(victims).kill))
+                self._shots.append(Timer(self._chance.uniform(0, 0.5), self._kill, [self._chance.choice(victims)]))
                 self._shots[-1].start()
                 self._moments.pop()
 
@@ -57,6 +57,13 @@ class Killer:
         """Wait until all that were chosen are killed."""
         for shot in self._shots:
             shot.join()
+
+    def _kill(self, victim: psutil.Process) -> None:
+        try:
+            victim.kill()
+        except psutil.NoSuchProcess:
+            # It ended meanwhile, with the worker that it collected for: another one has to be killed.
+            self._moments.append(0)
 
 
 def _title(process: psutil.Process) -> str:

@@ -136,15 +136,18 @@ def finish_streams(typing_context: Any) -> tuple[Any, Callable[..., Any]]:
 
 @intrinsic
 def prefetch(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Ask for the cache line at `address`, which will be read soon."""
+    """Ask for the cache line at `address`, which will be read soon.
+
+    It comes into the second level: the first has few reads under way, and a batch would wait for them.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte_pointer = builder.inttoptr(args[0], cgutils.voidptr_t)
         int32 = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, int32, int32, int32])
         function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        read, keep_in_all_levels, data_cache = int32(0), int32(3), int32(1)
-        builder.call(function, [byte_pointer, read, keep_in_all_levels, data_cache])
+        read, second_level, data_cache = int32(0), int32(2), int32(1)
+        builder.call(function, [byte_pointer, read, second_level, data_cache])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate

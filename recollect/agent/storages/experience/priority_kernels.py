@@ -31,9 +31,8 @@ from recollect.agent.storages.experience.tree_kernels import SHIFT, decompose, p
 NO_MASS = -1
 BAD_ERROR = -1
 
-# Bytes of a drawn row that memory is asked for while the draw goes on: with more, draws wait for them (256 of 1M steps
-# take 47 µs with none, 45 with these, 46 with twice as many).
-_BYTES_AHEAD = 128
+# Bytes of a drawn row that memory is asked for while the draw goes on.
+_BYTES_AHEAD = 256
 
 _f32 = nb.float32[::1]
 _f64 = nb.float64[::1]
