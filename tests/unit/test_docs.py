@@ -1,5 +1,6 @@
 """The documents do what they say: their code runs, and their links lead somewhere."""
 
+import ast
 import re
 import runpy
 from collections.abc import Iterator
@@ -126,6 +127,39 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors_of(target.read_text())):
             broken.append(link)
     assert broken == []
+
+
+def imported_by(source: Path) -> Iterator[str]:
+    """Parts of the package that a module imports, by the first name below `recollect`."""
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "recollect":
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recollect."):
+            yield str(node.module).split(".")[1]
+
+
+def test_imports_go_the_way_that_contributing_says() -> None:
+    (arrows,) = re.findall(r"^`(cli.* → .*)`\.$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    layers = [layer.split(", ") for layer in arrows.split(" → ")]
+    rank = {part: position for position, layer in enumerate(layers) for part in layer}
+    backwards = []
+    for source in (ROOT / "recollect").rglob("*.py"):
+        part = source.relative_to(ROOT / "recollect").parts[0].removesuffix(".py")
+        backwards += [
+            f"{name_of(source)}: {other}"
+            for other in imported_by(source)
+            if part in rank and other != part and rank.get(other, len(rank)) <= rank[part]
+        ]
+    assert len(rank) > 10
+    assert backwards == []
+
+
+def test_decisions_are_numbered_and_listed() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = (folder / "README.md").read_text()
+    for number, page in enumerate(sorted(folder.glob("0*.md")), 1):
+        assert page.read_text().startswith(f"# {number:04}: ")
+        assert f"[{number:04}]({page.name})" in listed
 
 
 def test_links_are_found_at_all() -> None:
