@@ -47,7 +47,7 @@ def markdown(rows: Sequence[Row]) -> str:
     header, *body = table(rows)
     rule = ["---", "---", "---:", "---:", "---:", "---"]
     lines = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *body])
-    return f"{lines}\n\n{how} {origin(rows)}"
+    return "\n\n".join([lines, *(_note(*pair) for pair in weak(rows)), f"{how} {origin(rows)}"])
 
 
 def text(rows: Sequence[Row]) -> str:
@@ -71,8 +71,27 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """Return the summary as a sentence of a document."""
-    return f"{summary(rows)}, over three to five seeds and 100 evaluation episodes each."
+    """Return the summary as a sentence of a document, with what has to be said of it."""
+    text = f"{summary(rows)}, over three to five seeds and 100 evaluation episodes each."
+    tasks = " and ".join(row.cell.task for row, _ in weak(rows))
+    return f"{text} That of {tasks} says little: the peer's standard error is as large as its mean." if tasks else text
+
+
+def weak(rows: Sequence[Row]) -> list[tuple[Row, Estimate]]:
+    """Return the rows held against a peer whose mean is no larger than its own standard error, with its score."""
+    by_key = {row.cell.key: row for row in rows}
+    held = [(row, by_key[row.cell.goal.peer]) for row in rows if row.cell.goal and row.cell.goal.peer in by_key]
+    scores = [(row, peer.estimate) for row, peer in held]
+    return [(row, score) for row, score in scores if score is not None and score.error >= abs(score.mean)]
+
+
+def _note(row: Row, peer: Estimate) -> str:
+    numbers = peer.mean, peer.error, peer.mean - peer.error
+    mean, error, bound = (format_score(number, row.cell.metric) for number in numbers)
+    return (
+        f"The score to reach on {row.cell.task} says little: the peer's standard error ({error}) is as large as its "
+        f"mean ({mean}), so the bound is as low as {bound}, and these seeds cannot tell which of the two is better."
+    )
 
 
 def _line(row: Row, by_key: dict[str, Row]) -> list[str]:

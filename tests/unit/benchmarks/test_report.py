@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.learn.goals import AsGoodAs, AtLeast
 from benchmarks.learn.records import Episodes
-from benchmarks.learn.report import Row, markdown, summary, table
+from benchmarks.learn.report import Row, markdown, sentence, summary, table
 from tests.unit.benchmarks.builders import make_cell, make_record
 
 
@@ -47,6 +47,15 @@ def test_a_peer_is_compared_with_its_mean_minus_one_error() -> None:
     running = row([90.0, 110.0], key="peer", seeds=(1, 2, 3))
     assert outcome(row([91.0], goal=AsGoodAs("peer")), running) == ["reached so far", ""]
     assert summary([row([91.0], goal=AsGoodAs("peer")), running]) == "0 of 0 scores reached, 1 not complete yet"
+
+
+def test_a_peer_whose_error_is_as_large_as_its_mean_is_pointed_out() -> None:
+    ours = row([5.0], goal=AsGoodAs("peer"))
+    for peer, is_weak in [(row([-90.0, 110.0], key="peer"), True), (row([90.0, 110.0], key="peer"), False)]:
+        assert ("Small-v0 says little" in markdown([ours, peer])) is is_weak
+        assert ("Small-v0 says little" in sentence([ours, peer])) is is_weak
+    assert "standard error (100) is as large as its mean (10)" in markdown([ours, row([-90.0, 110.0], key="peer")])
+    assert "says little" not in markdown([ours, row([], key="peer")])
 
 
 def test_summary_counts_cells_with_all_their_seeds_only() -> None:
