@@ -35,6 +35,28 @@ def rows_of(text: str) -> dict[str, list[str]]:
     return {title: [figure.partition(" (")[0] for figure in figures[:5]] for title, *figures in cells}
 
 
+def test_what_the_readme_says_of_stable_baselines3_is_what_was_measured() -> None:
+    top, _, rest = README.read_text().partition("<!-- bench:start -->")
+    measured = rows_of(rest.partition("<!-- bench:end -->")[0])
+    ratio = {
+        title: float(figures[0].replace(",", "")) / float(figures[4].replace(",", ""))
+        for title, figures in measured.items()
+        if len(figures) == 5 and all(re.fullmatch(r"[\d,.]+", figures[k]) for k in (0, 4))
+    }
+    batches = [title for title in ratio if "sample" in title or "batch" in title]
+    inserts = [title for title in ratio if "insert" in title]
+    assert len(batches) >= 6
+    assert len(inserts) >= 2
+    assert "at least [three times as fast]" in top
+    assert all(ratio[title] <= 1 / 3 for title in batches)
+    assert "inserts about as fast" in top
+    assert all(0.8 <= ratio[title] <= 1.2 for title in inserts)
+    assert "in 60 % of the memory for small vectors" in top
+    assert round(ratio["float32[17] / [6]"], 1) == 0.6
+    assert "a quarter of it for stacked frames" in top
+    assert round(ratio["uint8 frames 4×84×84"], 2) == 0.25
+
+
 def test_figures_at_the_top_of_the_readme_are_those_of_the_last_benchmark() -> None:
     top, _, rest = README.read_text().partition("<!-- bench:start -->")
     measured = rows_of(rest.partition("<!-- bench:end -->")[0])
