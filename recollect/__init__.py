@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from recollect.agent.storages import ReplayBuffer as ReplayBuffer
     from recollect.agent.storages import VTraceBuffer as VTraceBuffer
     from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage as NStepReplayStorage
-    from recollect.agent.storages.off_policy.snapshots import load_storage as load_storage
-    from recollect.agent.storages.off_policy.snapshots import save_storage as save_storage
+    from recollect.agent.storages.snapshots import load_storage as load_storage
+    from recollect.agent.storages.snapshots import save_storage as save_storage
     from recollect.api import Agent as Agent
     from recollect.learner import Learner as Learner
     from recollect.scheme import Scheme as Scheme
@@ -58,7 +58,7 @@ _NAMES: Final = {
         "VTraceBuffer",
     ),
     f"{_STORAGES}.off_policy.nstep_replay_storage": ("NStepReplayStorage",),
-    f"{_STORAGES}.off_policy.snapshots": ("load_storage", "save_storage"),
+    f"{_STORAGES}.snapshots": ("load_storage", "save_storage"),
 }
 _MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [*_MODULES, "__version__"]

@@ -1,11 +1,14 @@
 """Checks of single values, shared by all that take parameters."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from recollect.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 
 def check_count(name: str, value: Any) -> int:
@@ -38,7 +41,7 @@ def seeded_generator(seed: Any) -> np.random.Generator:
 def check_number(name: str, value: Any, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
     """Return a finite number from `low` to `high`, or refuse it."""
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
@@ -46,3 +49,14 @@ def check_number(name: str, value: Any, low: float, high: float = math.inf, *, a
         limits += f" and at most {high:g}" if math.isfinite(high) else ""
         raise ConfigError(f"{name} must be a number {limits}, got {value!r}")
     return number
+
+
+def check_device(device: Any) -> "torch.device":
+    """Return a device, or refuse one that this machine, or this build of PyTorch, does not have."""
+    import torch  # late: the command line checks its words without it
+
+    try:
+        return torch.empty(0, device=torch.device(device)).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"device {device!r} cannot be used: {reason}; use 'cpu'") from error

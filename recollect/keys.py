@@ -45,6 +45,7 @@ EARLY_STOP: Final = "early_stop"
 EPISODES: Final = "Episodes"
 TRAIN_REWARD: Final = "TrainReward"
 STORAGE: Final = "Storage"
+STALE: Final = "stale_priorities"
 COLLECTION: Final = "Collection"
 EPISODE_LENGTH: Final = "EpisodeLength"
 

@@ -172,15 +172,15 @@ MUTANTS = (
     Mutant(
         "repeated steps are stored again",
         "experience/lane_store.py",
-        "begin = min(max(0, known.received - first_step), num_steps)",
-        "begin = 0",
+        "num_repeated = min(known.received - first_step, num_steps)",
+        "num_repeated = 0",
     ),
     Mutant(
         "a gap in a source's steps is no cut",
         "experience/lane_store.py",
-        """                self.ring.cut(known.lane, self.num_envs)
-                known.received""",
-        "                known.received",
+        """            self.ring.cut(known.lane, self.num_envs)
+            known.received""",
+        "            known.received",
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
@@ -280,8 +280,8 @@ MUTANTS = (
     Mutant(
         "frames written ahead leave stacks that reach back to them",
         "experience/lane_ring.py",
-        "self.forget(each, oldest_kept + reach)",
-        "self.forget(each, oldest_kept)",
+        "self.forget(env_lane, oldest_kept + reach)",
+        "self.forget(env_lane, oldest_kept)",
         (f"{TESTS}/test_columns.py",),
     ),
     Mutant(
@@ -292,7 +292,7 @@ MUTANTS = (
     ),
     Mutant(
         "a copy's sequences start anywhere",
-        "experience/lane_store.py",
+        "experience/lanes.py",
         "if starts is not None:",
         "if False:",
         (f"{TESTS}/experience/test_sequences.py",),

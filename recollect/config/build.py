@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from recollect.checks import check_device
 from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, class_of, is_on_policy
 from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
@@ -40,7 +41,8 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
     from recollect.agent.envs import VecEnv
     from recollect.scheme.scheme import Scheme
 
-    _check_device(config.device)
+    if config.device is not None:
+        check_device(config.device)
     env = config.env if env_fn is None else env_fn
     _check_env(env)
     algorithm = class_of(ALGO, config.algo)
@@ -65,17 +67,6 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
         device=config.device,
         **config.options(SCHEME),
     )
-
-
-def _check_device(device: str | None) -> None:
-    """Refuse a device that this machine, or this build of PyTorch, does not have."""
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"device {device!r} cannot be used: {reason}; leave it out, or use 'cpu'") from error
 
 
 def _check_env(env: Any) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from recollect.checks import check_device
+
 Batch = dict[str, Any]
 Info = dict[str, Any]
 
@@ -30,9 +32,16 @@ class Storage(ABC):
 
     def __init__(self, size: int, device: torch.device | str, actor: Any, algorithm: Any, *args: Any) -> None:
         self.max_size = size
-        self.device = torch.device(device)
+        self.device = check_device(device)
         self.actor = actor
         self.algorithm = algorithm
+
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled or copied."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied: send what create_factory returns to other processes, "
+            "and write contents to a folder with save_storage"
+        )
 
     @classmethod
     @abstractmethod

@@ -17,6 +17,18 @@ from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 
+# What every storage may keep of a step.
+STEP_KEYS: Final = (
+    keys.OBS,
+    keys.RHS,
+    keys.DONE,
+    keys.ACTION,
+    keys.REWARD,
+    keys.IREWARD,
+    keys.NEXT_OBS,
+    keys.NEXT_RHS,
+    keys.NEXT_DONE,
+)
 _GENERATOR: Final = "generator"
 
 
@@ -115,18 +127,29 @@ class LaneStorage(Storage):
         return self._store.ring.num_cuts if self._store.is_built else 0
 
     @property
+    def num_repeated(self) -> int:
+        """Steps of slices that were dropped because their source had sent them before."""
+        return self._store.num_repeated
+
+    @property
     def num_bytes(self) -> int:
-        """Bytes that the stored steps take."""
-        return self._store.ring.num_bytes_used if self._store.is_built else 0
+        """Bytes that the stored steps take, with what is kept beside them."""
+        if not self._store.is_built:
+            return 0
+        return self._store.ring.num_bytes_used + int(self._bytes_beside() * len(self))
 
     def __len__(self) -> int:
         """Transitions stored, of all envs and sources together."""
         return len(self._store)
 
     def init_tensors(self, sample: Mapping[str, Any]) -> None:
-        """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
+        """Plan the storage from a first sample `[num_envs, ...]`, without storing it.
+
+        A storage that is planned already refuses a sample that it could not store.
+        """
         with self._store.lock:
             self._store.build(sample)
+            self._store.lanes.intake.read(sample)
 
     def insert_transition(self, sample: Mapping[str, Any]) -> None:
         """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
@@ -146,8 +169,9 @@ class LaneStorage(Storage):
         source : hashable
             Who saw them; every source has lanes of its own.
         first_step : int, optional
-            Running number of the first step in the source's stream: steps received before are
-            dropped, and a gap breaks the stream.
+            Running number of the first step in the source's stream: steps received before are dropped and
+            counted by `num_repeated`, and a gap breaks the stream. A source that begins to number anew is
+            released first.
         """
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
             raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")

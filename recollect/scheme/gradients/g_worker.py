@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
+from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker

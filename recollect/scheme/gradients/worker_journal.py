@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from recollect.agent.storages.off_policy.snapshots import StorageJournal
+from recollect.agent.storages.snapshots import StorageJournal
 from recollect.errors import StorageError
 
 _LOG = logging.getLogger(__name__)

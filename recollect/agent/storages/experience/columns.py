@@ -1,6 +1,6 @@
 """Stored columns as a whole: read a source's steps back, view them in place, write one ahead."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -62,20 +62,28 @@ def write_ahead(store: LaneStore, key: str, values: Any) -> int:
     expected = {path for path in columns if path[0] == key}
     if not expected or arrays.keys() != expected:
         raise SchemaError(
-            f"{key!r} is not a stored column with the entries {sorted(arrays)}; stored are {sorted(columns)}"
+            f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(columns)}"
         )
     num_steps = next((*array.shape, 0)[0] for array in arrays.values())
     for path, array in arrays.items():
         leaf = columns[path][0]
         shape = (num_steps, store.num_envs, *leaf.shape)
-        if array.shape != shape or array.dtype != leaf.dtype or num_steps > store.ring.capacity:
+        if array.shape != shape or array.dtype != leaf.dtype:
             raise SchemaError(
-                f"{leaf.name}: expected at most {store.ring.capacity} steps of shape {shape} and dtype "
-                f"{leaf.dtype}, got {array.shape} and {array.dtype}"
+                f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {array.shape} and {array.dtype}"
             )
+        if num_steps > store.ring.capacity:
+            raise SchemaError(f"{leaf.name} has {num_steps} steps, more than the {store.ring.capacity} of the storage")
+        place = columns[path][1]
+        if place is not None and place.is_reward and not np.isfinite(array).all():
+            raise SchemaError(f"{leaf.name} is NaN or infinite; rewards must be finite")
     lane = store.lane_of(store.sources[0]) if store.sources else 0
     store.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
     return num_steps
+
+
+def _names(paths: Iterable[Path]) -> str:
+    return ", ".join(sorted(keys.PATH_SEPARATOR.join(path) for path in paths))
 
 
 def _export_rows(store: LaneStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Kernels that choose steps: uniform draws, the newest steps of each lane, slots to ids and back."""
+"""Kernels that choose steps: uniform draws, and the newest steps of each lane."""
 
 import math
 
@@ -80,9 +80,9 @@ def count_starts(header, starts, floors):
     return total
 
 
-@nb.njit(nb.int64(_i64, _table, _i64, nb.float64[::1], _i64), **KERNEL)
+@nb.njit(nb.void(_i64, _table, _i64, nb.float64[::1], _i64), **KERNEL)
 def draw_uniform(header, starts, floors, uniforms, ids):
-    """Draw ids [batch] of starts with equal chances, given numbers in [0, 1); returns how many there were.
+    """Draw ids [batch] of starts with equal chances, given numbers in [0, 1); there must be one.
 
     Parameters
     ----------
@@ -99,15 +99,12 @@ def draw_uniform(header, starts, floors, uniforms, ids):
         begins[lane], count = starts_of(header, starts, floors, lane)
         total += count
         ends[lane] = total
-    if total == 0:
-        return total
     for item in range(len(ids)):
         index = min(np.int64(uniforms[item] * total), total - 1)
         lane = np.searchsorted(ends, index, side="right") if num_lanes > 1 else 0
         before = ends[lane - 1] if lane > 0 else 0
         number = begins[lane] + (index - before) * starts[A_STRIDE, lane]
         ids[item] = (np.int64(lane) << ID_SHIFT) | number
-    return total
 
 
 @nb.njit(nb.int64(_i64, _table, nb.float64, _i64), **KERNEL)

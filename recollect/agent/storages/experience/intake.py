@@ -26,6 +26,7 @@ from recollect.agent.storages.experience.schema import (
 from recollect.errors import SchemaError, closest
 
 _LARGEST_STAGED_BYTES: Final = 16384
+_MARKS: Final = (keys.SKIP, keys.START)
 
 
 class _Input(NamedTuple):
@@ -37,6 +38,36 @@ class _Input(NamedTuple):
     axis: int
     stage: np.ndarray | None
     stage_address: int
+
+
+class Marks(NamedTuple):
+    """What any slice may say of its rows, or not: bool [num_steps, num_envs, 1]."""
+
+    skips: np.ndarray | None  # rows to leave out
+    starts: np.ndarray | None  # where sequences start
+
+
+class Slice(NamedTuple):
+    """Steps `[num_steps, num_envs, ...]` that fit a schema.
+
+    Attributes
+    ----------
+    addresses : int64 [inputs]
+        Where their arrays are.
+    alive : list
+        What must live until they are read.
+    hidden : list of array
+        Their hidden states, where rows are sequences.
+    cuts : bool [num_steps, num_envs, 1]
+        Where streams break.
+    """
+
+    num_steps: int
+    addresses: np.ndarray
+    alive: list[Any]
+    hidden: list[np.ndarray]
+    marks: Marks
+    cuts: np.ndarray
 
 
 class Intake:
@@ -108,7 +139,9 @@ class Intake:
             addresses[index] = self._address(self._inputs[index], value, alive)
         if keys.CUT in sample:
             addresses = addresses.copy()
-            addresses[-1] = self._read_cuts(sample[keys.CUT], None, alive)
+            cuts = _flags(keys.CUT, sample[keys.CUT], (self.num_envs, 1))
+            addresses[-1] = cuts.ctypes.data
+            alive.append(cuts)
         return addresses, alive
 
     def _address(self, entry: _Input, value: Any, alive: list[Any]) -> int:
@@ -122,8 +155,8 @@ class Intake:
         alive.append(array)
         return array.ctypes.data
 
-    def read_slice(self, sample: Mapping[str, Any], num_steps: int) -> tuple[np.ndarray, list[Any]]:
-        """As `read`, for `num_steps` steps `[num_steps, num_envs, ...]`."""
+    def read_slice(self, sample: Mapping[str, Any], num_steps: int, marks: Marks) -> Slice:
+        """Check a sample of `num_steps` steps `[num_steps, num_envs, ...]`, out of which its marks were taken."""
         self._check_keys(sample)
         addresses = self._stage_addresses.copy()
         alive: list[Any] = []
@@ -135,11 +168,14 @@ class Intake:
             array = _contiguous(entry.leaf, shape, entry.axis, value)
             alive.append(array)
             addresses[index] = array.ctypes.data
-        cuts = sample.get(keys.CUT, np.zeros((num_steps, self.num_envs, 1), np.bool_))
-        addresses[-1] = self._read_cuts(cuts, num_steps, alive)
-        return addresses, alive
+        cuts = np.zeros((num_steps, self.num_envs, 1), np.bool_)
+        if keys.CUT in sample:
+            cuts = _flags(keys.CUT, sample[keys.CUT], cuts.shape)
+        addresses[-1] = cuts.ctypes.data
+        alive.append(cuts)
+        return Slice(num_steps, addresses, alive, self.read_hidden(sample, num_steps), marks, cuts)
 
-    def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None = None) -> list[np.ndarray]:
+    def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None) -> list[np.ndarray]:
         """Check the hidden states of a recurrent actor and return them as arrays `[time, num_envs, ...]`."""
         arrays = []
         for leaf in self._hidden:
@@ -154,13 +190,6 @@ class Intake:
                 )
             arrays.append(array if num_steps is not None else array[None])
         return arrays
-
-    def _read_cuts(self, value: Any, num_steps: int | None, alive: list[Any]) -> int:
-        """Take in the breaks of the stream that a sample announces; any sample may do so, or not."""
-        shape = (self.num_envs, 1) if num_steps is None else (num_steps, self.num_envs, 1)
-        cuts = _flags(keys.CUT, value, shape)
-        alive.append(cuts)
-        return cuts.ctypes.data
 
     def _input(self, leaf: Leaf, axis: int) -> _Input:
         shape = (self.num_envs, *leaf.shape)
@@ -189,20 +218,16 @@ class Intake:
         present = set(sample.keys()) - self._ignored
         for key in present - self._keys:
             return SchemaError(
-                f"unexpected key {key!r} in a sample: the first one had none; {closest(str(key), self._keys)}"
+                f"unexpected key {key!r} in a sample: the first sample did not have it; {closest(str(key), self._keys)}"
             )
         return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
 
 
-def take_marks(
-    sample: Mapping[str, Any], key: str, shape: tuple[int, ...]
-) -> tuple[Mapping[str, Any], np.ndarray | None]:
-    """Take the marks under `key`, which any sample may have or not, out of it, bool of `shape`; None if none is set."""
-    if key not in sample:
-        return sample, None
-    marks = _flags(key, sample[key], shape)
-    rest = {name: value for name, value in sample.items() if name != key}
-    return rest, marks if marks.any() else None
+def take_marks(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], Marks]:
+    """Take the marks, bool of `shape`, out of a sample, which any sample may have or not."""
+    found = [_flags(key, sample[key], shape) if key in sample else None for key in _MARKS]
+    skips, starts = (marks if marks is not None and marks.any() else None for marks in found)
+    return {name: value for name, value in sample.items() if name not in _MARKS}, Marks(skips, starts)
 
 
 def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:

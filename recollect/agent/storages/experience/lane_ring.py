@@ -58,8 +58,9 @@ class LaneRing:
 
     Attributes
     ----------
-    heads, firsts : int64 [num_lanes]
-        Number of each lane's step to come, and of its oldest step that may be handed out.
+    heads, firsts, lows : int64 [num_lanes]
+        Number of each lane's step to come, of its oldest step that may be handed out, and of the oldest one
+        that is still in memory.
     num_slots : int
         Slots of one lane. Step `number` of `lane` lies in slot `lane * num_slots + number % num_slots`.
     """
@@ -71,17 +72,17 @@ class LaneRing:
         self.memory = memory
         # One slot for the observation that the newest step led to, and guards for its oldest stack.
         self.num_slots = capacity + 1 + (schema.depth - 1)
+        # Each slot may need a record of a side table.
+        self._num_records = num_lanes * self.num_slots
         self.generation = memory.begin()
         try:
-            self._allocate(num_lanes * self.num_slots)
+            self._allocate(self._num_records)
         except StorageError:
             memory.forget(self.generation)
             raise
-        total = num_lanes * self.num_slots
-        self._num_records = total
-        self._reserved = 0 if memory.backing == "file" else total
+        self._reserved = 0 if memory.backing == "file" else self._num_records
         self._cursors = np.zeros((3, num_lanes), np.int64)
-        self.heads, self.firsts, self._lows = self._cursors
+        self.heads, self.firsts, self.lows = self._cursors
         self.header = self._make_header()
         self._carried: np.ndarray = np.zeros((0, layout.C_NUM_WORDS), np.int64)
         self._steps: np.ndarray = np.zeros((0, layout.S_NUM_WORDS), np.int64)
@@ -132,7 +133,7 @@ class LaneRing:
         sources : int64 [inputs]
             Addresses of the arrays `[time, num_envs, ...]`.
         """
-        if self._reserved < self._num_records:
+        if self._reserved < self._num_records:  # cheaper than a call for each step
             self._reserve(int(span[1] * (span[3] + 1)))
         status = append_kernels.append(self.header, self._carried, self._steps, self._flags, sources, span)
         if status != layout.OK:
@@ -146,10 +147,9 @@ class LaneRing:
 
     def cut(self, lane: int, num_envs: int) -> None:
         """Break the streams of `num_envs` lanes from `lane` on after their newest steps."""
-        if self._reserved < self._num_records:
-            self._reserve(num_envs)
-        for each in range(lane, lane + num_envs):
-            append_kernels.cut(self.header, self._carried, each)
+        self._reserve(num_envs)
+        for env_lane in range(lane, lane + num_envs):
+            append_kernels.cut(self.header, self._carried, env_lane)
 
     def forget(self, lane: int, number: int) -> None:
         """Hand out no step of `lane` before `number` any more."""
@@ -171,29 +171,23 @@ class LaneRing:
                 if place.depth > 1:
                     frames = np.moveaxis(values, 2 + place.axis, 2)
                     values = frames[:, :, -(frames.shape[2] // place.depth) :]
-            for env in range(num_envs):
-                each = lane + env
-                head = int(self.heads[each])
+            for env, env_lane in enumerate(range(lane, lane + num_envs)):
+                head = int(self.heads[env_lane])
                 slots = (head + np.arange(num_steps)) % self.num_slots
                 oldest_kept = head + num_steps - self.num_slots
-                if oldest_kept > self.lows[each]:
+                if oldest_kept > self.lows[env_lane]:
                     reach = place.depth - 1 if place is not None else 0
-                    self.forget(each, oldest_kept + reach)
+                    self.forget(env_lane, oldest_kept + reach)
                 if place in self.schema.carried and num_steps:
-                    pending = target[each, slots[0]]
+                    pending = target[env_lane, slots[0]]
                     if pending.tobytes() != np.ascontiguousarray(values[0, env]).tobytes():
-                        self.cut(each, 1)
-                target[each, slots] = values[:, env]
+                        self.cut(env_lane, 1)
+                target[env_lane, slots] = values[:, env]
 
     @property
     def sizes(self) -> np.ndarray:
         """Steps of each lane that may be handed out, int64 [num_lanes]."""
         return self.heads - self.firsts
-
-    @property
-    def lows(self) -> np.ndarray:
-        """Oldest step of each lane that is still in memory, int64 [num_lanes]."""
-        return self._lows
 
     @property
     def num_cuts(self) -> int:
@@ -255,8 +249,7 @@ class LaneRing:
 
     def tables(self) -> RingTables:
         """The bytes of slots and side tables, for who copies whole steps."""
-        slots = (self.num_lanes, self.num_slots)
-        num_records = slots[0] * slots[1]
+        slots, num_records = (self.num_lanes, self.num_slots), self._num_records
         return RingTables(
             np.ndarray((*slots, self.schema.row_bytes), np.uint8, self._rows),
             [
@@ -269,8 +262,7 @@ class LaneRing:
 
     def claim(self, num_tails: int, num_wholes: int) -> tuple[int, int]:
         """Take neighbouring records of both side tables; returns the first of each."""
-        if self._reserved < self._num_records:
-            self._reserve(num_tails + num_wholes)
+        self._reserve(num_tails + num_wholes)
         first = int(self.header[layout.H_TAIL_TOP]), int(self.header[layout.H_WHOLE_TOP])
         self.header[layout.H_TAIL_TOP] += num_tails
         self.header[layout.H_WHOLE_TOP] += num_wholes
@@ -285,8 +277,7 @@ class LaneRing:
             ],
             np.int64,
         ).reshape(-1, 3)
-        if self._reserved < self._num_records:
-            self._reserve(int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP]))
+        self._reserve(int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP]))
         for lane in range(min(self.num_lanes, old.num_lanes)):
             transfer_kernels.transfer(old.header, self.header, blocks, lane)
         for word in (layout.H_NUM_CUTS, layout.H_NUM_ENDS):
@@ -331,8 +322,7 @@ class LaneRing:
         needed = int(max(self.header[layout.H_TAIL_TOP], self.header[layout.H_WHOLE_TOP])) + 2 * num_records
         if needed <= self._reserved:
             return
-        total = self.num_lanes * self.num_slots
-        reserved = min(total, max(needed, self._reserved + max(_RESERVED_RECORDS, self._reserved // 4)))
+        reserved = min(self._num_records, max(needed, self._reserved + max(_RESERVED_RECORDS, self._reserved // 4)))
         self.memory.reserve_until(self._name("tails"), reserved * self.schema.tail_bytes)
         if self.schema.whole_bytes:
             self.memory.reserve_until(self._name("wholes"), 2 * reserved * self.schema.whole_bytes)

@@ -1,6 +1,6 @@
 """`LaneStore`: samples in, rows by id out. What every buffer is built on."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Final
@@ -25,10 +25,9 @@ from recollect.agent.storages.experience.schema import (
     no_sample,
     parse_frame_stacks,
     plan_schema,
-    to_numpy,
 )
 from recollect.agent.storages.experience.sequences import Sequences, Starts, check_sequence
-from recollect.agent.storages.experience.sources import Sources, StoreState, check_origin
+from recollect.agent.storages.experience.sources import Source, Sources, StoreState, check_origin
 from recollect.errors import ConfigError, RecollectError, StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
@@ -72,6 +71,8 @@ class LaneStore:
     ----------
     is_nested : bool
         Whether a key holds a dict of arrays.
+    num_repeated : int
+        Steps of slices so far that were there already.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class LaneStore:
         self._lanes: Lanes | None = None
         self._has_starts = False
         self._cleared_at = 0
+        self.num_repeated = 0
         self.is_nested = False
         if sequence is not None:
             check_sequence(sequence.length, sequence.overlap, size)
@@ -112,22 +114,18 @@ class LaneStore:
     def lanes(self) -> Lanes:
         """The ring and its parts; there are none before the first sample."""
         if self._lanes is None:
-            raise _is_empty()
+            raise StorageError("the storage is empty: insert data before sampling or reading")
         return self._lanes
 
     @property
     def ring(self) -> LaneRing:
         """The steps."""
-        if self._lanes is None:
-            raise _is_empty()
-        return self._lanes.ring
+        return self.lanes.ring
 
     @property
     def starts(self) -> Starts:
         """Which steps rows may start at."""
-        if self._lanes is None:
-            raise _is_empty()
-        return self._lanes.starts
+        return self.lanes.starts
 
     @property
     def is_built(self) -> bool:
@@ -199,13 +197,10 @@ class LaneStore:
         was_built = self._lanes is not None
         first_step = check_origin(source, first_step)
         try:
-            sample, skips = take_marks(sample, keys.SKIP, (num_steps, self.num_envs, 1))
-            sample, starts = take_marks(sample, keys.START, (num_steps, self.num_envs, 1))
+            sample, marks = take_marks(sample, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
-            intake = self.lanes.intake
-            addresses, alive = intake.read_slice(sample, num_steps)
-            hidden = intake.read_hidden(sample, num_steps) if self.sequence is not None else []
-            self.ring.check(addresses, num_steps * self.num_envs)
+            new = self.lanes.intake.read_slice(sample, num_steps, marks)
+            self.ring.check(new.addresses, num_steps * self.num_envs)
             known = self._sources.known.get(source)
             if known is None:
                 if num_steps == 0:
@@ -215,24 +210,11 @@ class LaneStore:
             if not was_built:
                 self._discard()
             raise
-        begin = 0
-        if first_step is not None:
-            begin = min(max(0, known.received - first_step), num_steps)
-            if first_step > known.received:
-                self.ring.cut(known.lane, self.num_envs)
-                known.received = first_step
+        begin = 0 if first_step is None else self._find_new(known, first_step, num_steps)
         if begin < num_steps:
-            if skips is None:
-                if starts is not None:
-                    self.starts.align(self.ring, known.lane, starts[begin:, :, 0])
-                span = np.array([known.lane, self.num_envs, begin, num_steps], np.int64)
-                self.lanes.append(span, addresses, [states[begin:] for states in hidden])
-            else:
-                breaks = skips & (to_numpy(sample[keys.CUT]) == 1) if keys.CUT in sample else np.zeros_like(skips)
-                self.lanes.append_kept(known.lane, begin, addresses, hidden, skips, breaks)
+            self.lanes.append_slice(new, known.lane, begin)
             known.received += num_steps - begin
             self._cut_watch.look(self.ring)
-        del alive
 
     def release(self, source: Hashable) -> None:
         """Let the lanes of a source that left be taken by the next one that joins."""
@@ -318,8 +300,8 @@ class LaneStore:
         self._check_division(num_groups, self.size)
         return self._make_ring(schema, num_groups)
 
-    def adopt(self, ring: LaneRing, state: StoreState, sequences: Mapping[str, np.ndarray]) -> None:
-        """Hold the steps of `ring` instead of one's own; `sequences` is the state of a sequence store."""
+    def adopt(self, ring: LaneRing, state: StoreState, sequences: Sequence[Mapping[str, np.ndarray]]) -> None:
+        """Hold the steps of `ring` instead of one's own; `sequences` are states of `Starts`, the first one whole."""
         old, lanes = self._lanes, self._make_lanes(ring)
         lanes.starts.load_state(ring, sequences)
         self._sources.load_state(state)
@@ -332,6 +314,15 @@ class LaneStore:
             raise
         if old is not None:
             self._memory.forget(old.ring.generation)
+
+    def _find_new(self, known: Source, first_step: int, num_steps: int) -> int:
+        """First step of a slice that was not received before; a gap before the slice cuts the stream."""
+        if first_step > known.received:
+            self.ring.cut(known.lane, self.num_envs)
+            known.received = first_step
+        num_repeated = min(known.received - first_step, num_steps)
+        self.num_repeated += num_repeated
+        return num_repeated
 
     def _add_lanes(self) -> int:
         """Divide the store anew for one more source; returns its first lane."""
@@ -372,6 +363,7 @@ class LaneStore:
             schema.tail_bytes,
             int(self._bytes_beside() * num_steps),
             num_held,
+            self.num_envs,
         )
         self._memory.check(num_steps, need)
         return LaneRing(schema, num_lanes, capacity, self._memory)
@@ -395,7 +387,3 @@ class LaneStore:
             self._memory.forget(self._lanes.ring.generation)
         self._lanes = None
         self._sources.clear()
-
-
-def _is_empty() -> StorageError:
-    return StorageError("the storage is empty: insert data before sampling or reading")

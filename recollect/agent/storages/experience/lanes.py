@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recollect.agent.storages.experience.intake import Intake, runs_of
+from recollect.agent.storages.experience.intake import Intake, Slice, runs_of
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.outputs import OutputPlan
 from recollect.agent.storages.experience.sequences import Starts
@@ -59,26 +59,27 @@ class Lanes:
         self.ring.append(span, addresses)
         self.starts.keep(span[0], heads, hidden)
 
-    def append_kept(
-        self,
-        lane: int,
-        begin: int,
-        addresses: np.ndarray,
-        hidden: list[np.ndarray],
-        skips: np.ndarray,
-        breaks: np.ndarray,
-    ) -> None:
-        """Append the steps from `begin` on to the lanes from `lane` on, but for `skips` [num_steps, num_envs, 1].
+    def append_slice(self, new: Slice, lane: int, begin: int) -> None:
+        """Append the steps of a slice from `begin` on to the lanes from `lane` on."""
+        skips, starts = new.marks
+        if skips is not None:
+            self._append_kept(new, lane, begin, skips)
+            return
+        if starts is not None:
+            self.starts.align(self.ring, lane, starts[begin:, :, 0])
+        span = np.array([lane, new.cuts.shape[1], begin, new.num_steps], np.int64)
+        self.append(span, new.addresses, [states[begin:] for states in new.hidden])
 
-        Streams are cut before those of them that are `breaks`.
-        """
-        for step in range(begin, len(skips)):
+    def _append_kept(self, new: Slice, lane: int, begin: int, skips: np.ndarray) -> None:
+        """Append the steps that are not to be skipped; a skipped one that is a cut breaks the stream before it."""
+        breaks = skips & new.cuts
+        for step in range(begin, new.num_steps):
             for env in np.flatnonzero(breaks[step]):
                 self.ring.cut(lane + int(env), 1)
             for first, end in runs_of(~skips[step, :, 0]):
                 span = np.array([lane + first, end - first, 0, 1], np.int64)
-                rows = addresses + (step * skips.shape[1] + first) * self.intake.row_bytes
-                self.append(span, rows, [states[step : step + 1, first:end] for states in hidden])
+                rows = new.addresses + (step * skips.shape[1] + first) * self.intake.row_bytes
+                self.append(span, rows, [states[step : step + 1, first:end] for states in new.hidden])
 
     def forget(self) -> None:
         """Forget all steps but the last `overlap` ones of each lane, the context of what comes."""

@@ -1,9 +1,11 @@
 """`Lookahead`: results made ahead of time by threads, taken in the order they were asked for."""
 
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -20,9 +22,16 @@ class Lookahead(Generic[T]):
     """
 
     def __init__(self, num_workers: int) -> None:
-        self._executor = ThreadPoolExecutor(num_workers, "recollect-loader") if num_workers > 0 else None
+        self._num_workers = num_workers
         self._results: deque[T | Future[T]] = deque()
         self._is_settled = True
+        self.renew()
+        _all.add(self)
+
+    def renew(self) -> None:
+        """Use new threads from now on, as a process has to that was forked: the old ones did not come with it."""
+        num_workers = self._num_workers
+        self._executor = ThreadPoolExecutor(num_workers, "recollect-loader") if num_workers > 0 else None
 
     def __len__(self) -> int:
         """Results that may be taken."""
@@ -62,3 +71,20 @@ class Lookahead(Generic[T]):
 
     def _futures(self) -> list[Future[T]]:
         return [result for result in self._results if isinstance(result, Future)]
+
+
+_all: "WeakSet[Lookahead[Any]]" = WeakSet()
+
+
+def _settle_all() -> None:
+    for each in list(_all):
+        each.settle()
+
+
+def _renew_all() -> None:
+    for each in list(_all):
+        each.renew()
+
+
+# A process that is forked finds all results made, and has threads of its own for those to come.
+os.register_at_fork(before=_settle_all, after_in_child=_renew_all)

@@ -144,9 +144,7 @@ def dump_store(state: StoreState) -> dict[str, Any]:
 def load_store(content: Mapping[str, Any]) -> StoreState:
     """Who feeds a store, from what `dump_store` made of it."""
     sources = tuple((_load_source(source), lane, received) for source, lane, received in content["sources"])
-    # Snapshots of 0.1.0 do not say when the store was emptied.
-    cleared_at = content.get("cleared_at", 0)
-    return StoreState(sources, tuple(content["vacant_lanes"]), content["warned_of_cuts"], cleared_at)
+    return StoreState(sources, tuple(content["vacant_lanes"]), content["warned_of_cuts"], content["cleared_at"])
 
 
 def _dump_source(source: Hashable) -> Any:

@@ -68,12 +68,22 @@ class Need(NamedTuple):
         Bytes in RAM that its owner keeps beside its steps.
     num_held : int
         Bytes of the steps that move to it from a store of another size.
+    num_envs : int
+        Environments that share it.
     """
 
     num_bytes: int
     num_bytes_an_end: int = 0
     num_beside: int = 0
     num_held: int = 0
+    num_envs: int = 1
+
+    def fitting(self, num_steps: float) -> str:
+        """Say that `num_steps`, rounded down to two digits, would fit; of several envs, also how many of each."""
+        each = _round_down(num_steps / self.num_envs)
+        if self.num_envs == 1:
+            return f"about {each:,} steps would fit"
+        return f"about {each * self.num_envs:,} steps would fit, {each:,} for each of {self.num_envs} envs"
 
 
 class Memory:
@@ -92,11 +102,14 @@ class Memory:
         if backing not in get_args(Backing):
             raise ConfigError(f"backing must be one of {', '.join(get_args(Backing))}, got {backing!r}")
         if (backing == "file") != (path is not None):
-            raise ConfigError("backing='file' needs path=, a folder for the store's files, and only it does")
+            raise ConfigError(
+                "backing='file' needs path=, a folder for the store's files; no other backing takes a path"
+            )
         self.backing: Backing = backing
         self._folder = Path(path) if path is not None else None
         self._generation = 0
-        self._bytes_a_step = 1.0
+        self._need = Need(0)
+        self._num_steps = 0
 
     def check(self, num_steps: int, need: "Need") -> None:
         """Log how large a store will be; refuse one that this machine or its disk cannot hold."""
@@ -109,20 +122,20 @@ class Memory:
             need.num_bytes_an_end,
             self.backing,
         )
-        self._bytes_a_step = need.num_bytes / num_steps
+        self._need, self._num_steps = need, num_steps
         in_ram, limit = total, machine_memory()
         if self._folder is not None:
             in_ram, free = need.num_beside, _free_bytes(self._folder)
             if need.num_bytes > free:
                 raise StorageError(
                     f"a store of {num_steps:,} steps takes {human_bytes(need.num_bytes)} when full, and "
-                    f"{human_bytes(free)} are free at {self._folder}: about {self._num_fitting(free):,} steps would "
-                    "fit; use a smaller size or another path"
+                    f"{human_bytes(free)} are free at {self._folder}: {self._fitting_on_disk(free)}; use a smaller "
+                    "size or another path"
                 )
         if in_ram > limit:
             raise ConfigError(
                 f"a store of {num_steps:,} steps takes {human_bytes(in_ram)} when full, and this machine has "
-                f"{human_bytes(limit)}: about {int(num_steps * limit / in_ram):,} steps would fit; use a smaller size"
+                f"{human_bytes(limit)}: {need.fitting(num_steps * limit / in_ram)}; use a smaller size"
                 + (", or backing='file'" if self._folder is None else "")
             )
         while_moved = need.num_held + min(need.num_held, total)
@@ -167,8 +180,8 @@ class Memory:
             except (OSError, OverflowError) as error:
                 # What was taken before it was too little is free again.
                 file.truncate(0)
-                fits = self._num_fitting(_free_bytes(path.parent) + self._num_taken())
-                raise _no_room(path, num_bytes, error, f", enough for about {fits:,} steps") from error
+                fits = self._fitting_on_disk(_free_bytes(path.parent) + self._num_taken())
+                raise _no_room(path, num_bytes, error, f", {fits}") from error
 
     def reserve_until(self, name: str, num_bytes: int) -> None:
         """Take the disk space of the first `num_bytes` of an array that was allocated without."""
@@ -186,9 +199,9 @@ class Memory:
             for path in self._folder.glob(f"{generation}-*.bytes"):
                 path.unlink()
 
-    def _num_fitting(self, num_bytes: int) -> int:
-        """Steps of the store that was last checked that fit into `num_bytes`."""
-        return int(num_bytes / self._bytes_a_step)
+    def _fitting_on_disk(self, num_bytes: int) -> str:
+        """Say how many steps of the store that was last checked fit into `num_bytes`."""
+        return self._need.fitting(self._num_steps * num_bytes / max(1, self._need.num_bytes))
 
     def _num_taken(self) -> int:
         """Bytes on the disk that the newest set of arrays takes."""
@@ -198,6 +211,13 @@ class Memory:
     def _file(self, name: str) -> Path:
         assert self._folder is not None
         return self._folder / f"{name}.bytes"
+
+
+def _round_down(number: float) -> int:
+    """The whole number of two digits and zeros that is not above `number`."""
+    whole = int(number)
+    unit = 10 ** max(0, len(str(whole)) - 2)
+    return whole // unit * unit
 
 
 def _free_bytes(folder: Path) -> int:

@@ -1,6 +1,6 @@
 """Kernels of prioritised draws: follow the ring, draw ids with weights, take errors back.
 
-Each does its whole job in one call. `nodes` stands for the tree's sums, minima and offsets.
+Each does its whole job in one call.
 """
 
 import math
@@ -8,8 +8,7 @@ import math
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of
-from recollect.agent.storages.experience.draw_kernels import starts_of as _starts_of
+from recollect.agent.storages.experience.draw_kernels import first_start, head_of, oldest_of, starts_of
 from recollect.agent.storages.experience.pointers import load_f32, load_i64, prefetch
 from recollect.agent.storages.experience.power_kernels import raise_all
 from recollect.agent.storages.experience.ring_layout import (
@@ -191,7 +190,7 @@ def _recent_ranges(header, starts, floors, ranges):
     """Ranges of slots `[2 * num_lanes, 2]` that hold the starts of each lane from its floor on."""
     slots = header[H_SLOTS]
     for lane in range(header[H_NUM_LANES]):
-        begin, count = _starts_of(header, starts, floors, lane)
+        begin, count = starts_of(header, starts, floors, lane)
         offset = lane * slots
         ranges[2 * lane : 2 * lane + 2, :] = offset
         if count > 0:

@@ -7,6 +7,8 @@ import numpy as np
 # The paper's scale of k / K, and K before the first span of updates is over.
 _SCALE: Final = 1000.0
 _FIRST_SPAN: Final = 1000
+# Training returns that say how fast an agent improves.
+_NUM_RETURNS: Final = 20
 
 
 class RecentWindow:
@@ -64,22 +66,26 @@ class RecentWindow:
             "drawn": self._drawn,
             "span": self._span,
             "num_ends": self._num_ends,
+            "eta": self.eta,
             "initial_eta": self.initial_eta,
         }
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from `state`; eta stays."""
+    def load_state(self, state: dict[str, Any], ratio: float | None) -> None:
+        """Go on from `state`; with another `initial_eta` than it had, eta is adapted to `ratio` instead."""
         self._drawn, self._span, self._num_ends = state["drawn"], state["span"], state["num_ends"]
+        if state["initial_eta"] == self.initial_eta:
+            self.eta = state["eta"]
+        else:
+            self.adapt(ratio)
 
 
 class LearningPace:
     """How fast training returns improve, relative to the fastest seen: 1 at best, 0 at rest or worse.
 
-    Improvement is the mean slope of the last `num_returns` returns.
+    Improvement is the mean slope of the last twenty returns.
     """
 
-    def __init__(self, num_returns: int = 20) -> None:
-        self._num_returns = num_returns
+    def __init__(self) -> None:
         self._returns: list[float] = []
         self._fastest = 0.0
 
@@ -87,7 +93,7 @@ class LearningPace:
         """Take one return, or several; those that are NaN or infinite say nothing of a pace."""
         values = np.atleast_1d(np.asarray(returns, np.float64)).ravel()
         for value in values[np.isfinite(values)]:
-            self._returns = [*self._returns, float(value)][-self._num_returns :]
+            self._returns = [*self._returns, float(value)][-_NUM_RETURNS:]
             if len(self._returns) > 1:
                 self._fastest = max(self._fastest, self._slope())
 

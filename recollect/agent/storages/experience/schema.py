@@ -6,7 +6,7 @@ key is derived.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -161,7 +161,7 @@ def to_numpy(value: Any) -> np.ndarray:
     try:
         return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise SchemaError(f"{type(value).__name__} that NumPy cannot take as an array: {error}") from None
+        raise SchemaError(f"NumPy cannot make an array of this {type(value).__name__}: {error}") from None
 
 
 def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
@@ -173,7 +173,8 @@ def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
         dtype = numpy_dtype(path, array)
         if array.ndim < num_lead:
             raise SchemaError(
-                f"{keys.PATH_SEPARATOR.join(path)} has shape {tuple(array.shape)}; expected a leading axis of envs"
+                f"{keys.PATH_SEPARATOR.join(path)} lacks the axis of envs, [num_envs, ...]; give arrays of one env as "
+                "obs[None]"
             )
         try:
             torch.from_numpy(np.empty(0, dtype))
@@ -210,7 +211,8 @@ def check_num_envs(sample: Mapping[str, Any], num_lead: int, num_envs: int) -> N
     for path, array in walk((), sample):
         if array.shape[num_lead - 1] != num_envs:
             raise SchemaError(
-                f"{keys.PATH_SEPARATOR.join(path)} is of {array.shape[num_lead - 1]} envs, this storage of {num_envs}"
+                f"{keys.PATH_SEPARATOR.join(path)} has rows of {array.shape[num_lead - 1]} envs, expected {num_envs}"
+                f"{'; add the axis of envs to arrays of one env, obs[None]' if num_envs == 1 else ''}"
             )
 
 
@@ -260,10 +262,10 @@ def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, fr
     leaves = {key: leaves_of(key, value, num_lead) for key, value in sample.items()}
     for key in FLAG_BYTES:
         if key in leaves:
-            schema.flags[key] = _check_scalar(leaves[key], DTYPE_CODES, "bool, int32, int64, float32 or float64")
+            schema.flags[key] = _check_scalar(leaves[key], DTYPE_CODES)
     for key in _REWARDS:
         if key in leaves:
-            _check_scalar(leaves[key], {np.dtype(np.float32): 0, np.dtype(np.float64): 0}, "float32 or float64")
+            _check_scalar(leaves[key], (np.dtype(np.float32), np.dtype(np.float64)))
     stacks = parse_frame_stacks(frame_stack, leaves[keys.OBS])
     carried = [key for key, follower in _NEXT_OF.items() if follower in leaves]
     if recurrent:
@@ -328,13 +330,21 @@ def _align(offset: int, multiple: int) -> int:
     return -(-offset // multiple) * multiple
 
 
-def _check_scalar(leaves: list[Leaf], dtypes: Mapping[np.dtype, int], expected: str) -> np.dtype:
+def _check_scalar(leaves: list[Leaf], dtypes: Collection[np.dtype]) -> np.dtype:
     leaf = leaves[0]
     if len(leaves) != 1 or leaf.shape != (1,):
-        raise SchemaError(f"{leaf.name} must have shape [..., num_envs, 1], got [..., num_envs, *{leaf.shape}]")
+        got = ", ".join(["num_envs", *map(str, leaf.shape)])
+        raise SchemaError(
+            f"{leaf.name} must have the shape [num_envs, 1], or [time, num_envs, 1] in slices, got [{got}]"
+        )
     if leaf.dtype not in dtypes:
-        raise SchemaError(f"{leaf.name} has dtype {leaf.dtype}; expected {expected}")
+        raise SchemaError(f"{leaf.name} has dtype {leaf.dtype}; expected {_listed(dtypes)}")
     return leaf.dtype
+
+
+def _listed(dtypes: Collection[np.dtype]) -> str:
+    *others, last = map(str, dtypes)
+    return f"{', '.join(others)} or {last}"
 
 
 def _check_twins(leaves: list[Leaf], followers: list[Leaf]) -> None:

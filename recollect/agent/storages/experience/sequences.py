@@ -89,8 +89,8 @@ class Starts:
         """
         return {}
 
-    def load_state(self, ring: LaneRing, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `state` gave, of a ring that may have been larger."""
+    def load_state(self, ring: LaneRing, states: Sequence[Mapping[str, np.ndarray]]) -> None:
+        """Go on from what `state` gave, of a ring that may have been larger: first all, then what was new each time."""
 
     def _fresh(self, num_lanes: int) -> np.ndarray:
         table = np.zeros((layout.A_NUM_WORDS, num_lanes), np.int64)
@@ -198,14 +198,16 @@ class Sequences(Starts):
             arrays |= {f"states{index}": states, f"recent{index}": recent.copy()}
         return arrays
 
-    def load_state(self, ring: LaneRing, arrays: Mapping[str, np.ndarray]) -> None:
-        self.table[...] = arrays["table"]
-        lanes, numbers = arrays["ids"] >> layout.ID_SHIFT, arrays["ids"] & layout.ID_MASK
-        stored = numbers >= ring.firsts[lanes]
-        grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
-        for index, (kept, recent) in enumerate(zip(self._states, self._recent, strict=True)):
-            kept[lanes[stored], grid[stored] % kept.shape[1]] = arrays[f"states{index}"][stored]
-            recent[...] = arrays[f"recent{index}"]
+    def load_state(self, ring: LaneRing, states: Sequence[Mapping[str, np.ndarray]]) -> None:
+        self.table[...] = states[-1]["table"]
+        for index, recent in enumerate(self._recent):
+            recent[...] = states[-1][f"recent{index}"]
+        for arrays in states:
+            lanes, numbers = arrays["ids"] >> layout.ID_SHIFT, arrays["ids"] & layout.ID_MASK
+            stored = numbers >= ring.firsts[lanes]
+            grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
+            for index, kept in enumerate(self._states):
+                kept[lanes[stored], grid[stored] % kept.shape[1]] = arrays[f"states{index}"][stored]
 
     def _begun(self, ring: LaneRing, lane: int) -> np.ndarray:
         """Starts of the sequences of `lane`, with those that are still being filled."""

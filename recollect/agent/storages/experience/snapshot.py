@@ -32,7 +32,6 @@ from recollect.agent.storages.experience.snapshot_content import (
     cut_slots,
     group_size_of,
     lanes_of,
-    merge_sequences,
     put_slots,
     put_steps,
 )
@@ -134,7 +133,7 @@ class Snapshot:
                 extras = Extras(manifest.state, put_slots(ring, manifest.group_size, contents))
                 if check is not None:
                     check(extras)
-                store.adopt(ring, manifest.store, merge_sequences(contents))
+                store.adopt(ring, manifest.store, [content.sequences for content in contents])
             except (KeyError, IndexError, ValueError) as error:
                 ring.memory.forget(ring.generation)
                 raise StorageError(f"the snapshot in {self.folder} is damaged: {error}") from error

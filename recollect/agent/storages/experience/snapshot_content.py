@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.ring_pieces import put_piece
-
-# Arrays of `Sequences.state` of which the newest says all; the others say something of each start.
-_WHOLE_STATES: Final = ("table", "recent")
 
 
 @dataclass(frozen=True)
@@ -132,16 +129,6 @@ def put_slots(ring: LaneRing, group_size: int, contents: Iterable[Content]) -> d
         numbers = np.arange(max(begin, ring.firsts[lanes.start]), begin + values.shape[1])
         target[lanes][:, numbers % ring.num_slots] = values[:, values.shape[1] - len(numbers) :]
     return {name: values.reshape(-1, *values.shape[2:]) for name, values in arrays.items()}
-
-
-def merge_sequences(contents: Sequence[Content]) -> dict[str, np.ndarray]:
-    """State of a store of sequences after all contents; of a start that is in several, the last one counts."""
-    return {
-        name: newest
-        if name.startswith(_WHOLE_STATES)
-        else np.concatenate([content.sequences[name] for content in contents])
-        for name, newest in contents[-1].sequences.items()
-    }
 
 
 def _without_overlap(contents: Sequence[Content]) -> Iterator[Piece]:

@@ -38,7 +38,7 @@ class StoreState:
     sources: tuple[tuple[Hashable, int, int], ...]
     vacant_lanes: tuple[int, ...]
     warned_of_cuts: bool
-    cleared_at: int = 0
+    cleared_at: int
 
 
 def check_source(source: Any) -> None:
@@ -46,7 +46,7 @@ def check_source(source: Any) -> None:
     try:
         hash(source)
     except TypeError:
-        raise ConfigError(f"source must be hashable, a number or a text for one, got {source!r}") from None
+        raise ConfigError(f"source must be hashable, such as a number or a string, got {source!r}") from None
 
 
 def check_origin(source: Any, first_step: Any) -> int | None:
@@ -118,7 +118,7 @@ class Sources:
         """Forget all sources."""
         self.known.clear()
 
-    def state(self, *, warned_of_cuts: bool, cleared_at: int = 0) -> StoreState:
+    def state(self, *, warned_of_cuts: bool, cleared_at: int) -> StoreState:
         """Who feeds the store, and how far they got."""
         sources = [(name, source.lane, source.received) for name, source in self.known.items()]
         return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts, cleared_at)

@@ -16,8 +16,8 @@ from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
 from recollect.checks import check_count, check_number
+from recollect.errors import SchemaError
 
-_ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
 
@@ -103,23 +103,22 @@ class EREBuffer(PERBuffer):
         info : dict
             Holds the newest training return, or several, at `info["Episodes"]["TrainReward"]`.
         """
-        self._pace.add(info[keys.EPISODES][keys.TRAIN_REWARD])
+        try:
+            self._pace.add(info[keys.EPISODES][keys.TRAIN_REWARD])
+        except (KeyError, TypeError, ValueError):
+            raise SchemaError(
+                f'update_eta needs training returns, numbers, at info["{keys.EPISODES}"]["{keys.TRAIN_REWARD}"], got '
+                f"{info!r}"
+            ) from None
         self._recent.adapt(self._pace.ratio())
 
     def state(self) -> Extras:
-        own = {_ETA: self.eta, _WINDOW: self._recent.state(), _PACE: self._pace.state()}
-        return super().state() | Extras(own)
+        return super().state() | Extras({_WINDOW: self._recent.state(), _PACE: self._pace.state()})
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)
-        window = extras.state[_WINDOW]
-        self._recent.load_state(window)
         self._pace.load_state(extras.state[_PACE])
-        # What eta had become says nothing to a storage that starts from another one.
-        if window.get("initial_eta", self._recent.initial_eta) == self._recent.initial_eta:
-            self._recent.eta = extras.state[_ETA]
-        else:
-            self._recent.adapt(self._pace.ratio())
+        self._recent.load_state(extras.state[_WINDOW], self._pace.ratio())
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         lanes = self._store.lanes

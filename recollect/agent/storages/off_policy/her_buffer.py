@@ -17,7 +17,7 @@ from recollect.agent.storages.experience.rewriting import (
     HerFunction,
 )
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.options import StoreOptions
+from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions
 from recollect.agent.storages.off_policy.replay_buffer import Rows
 from recollect.checks import check_number
 from recollect.errors import ConfigError, SchemaError
@@ -78,8 +78,8 @@ class HERBuffer(EREBuffer):
         cmin: int = 5000,
         **options: Unpack[HEROptions],
     ) -> None:
-        strategy = options.pop("strategy", "future")
-        share = check_number("share", options.pop("share", 0.8), 0.0, 1.0)
+        strategy = options.pop("strategy", KEYWORD_DEFAULTS["strategy"])
+        share = check_number("share", options.pop("share", KEYWORD_DEFAULTS["share"]), 0.0, 1.0)
         compute_reward = options.pop("compute_reward", None)
         compute_terminated = options.pop("compute_terminated", None)
         functions = {
@@ -168,18 +168,17 @@ class HERBuffer(EREBuffer):
 def _goal_functions(
     compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: Any
 ) -> GoalFunctions:
-    """The goal functions that were given, or those of the environment."""
-    if compute_reward is not None:
-        return GoalFunctions(compute_reward, compute_terminated)
+    """The goal functions that were given; for one that was not, that of the environment."""
     env = envs
     if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
         env = envs.env_fns[0]().unwrapped
-    if not hasattr(env, "compute_reward"):
+    compute_reward = compute_reward or getattr(env, "compute_reward", None)
+    if compute_reward is None:
         raise ConfigError(
             "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
             "info), or compute_reward=, or a her_function"
         )
-    return GoalFunctions(env.compute_reward, compute_terminated or getattr(env, "compute_terminated", None))
+    return GoalFunctions(compute_reward, compute_terminated or getattr(env, "compute_terminated", None))
 
 
 def _first(value: Any) -> Any:

@@ -23,7 +23,7 @@ from recollect.agent.storages.experience.snapshot import Snapshot
 from recollect.agent.storages.experience.snapshot_content import Extras
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
-from recollect.checks import check_count, check_number, check_whole, seeded_generator
+from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, StorageError
 
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
@@ -135,7 +135,7 @@ class NStepReplayStorage:
         backing: Backing = "ram",
         path: str | PathLike[str] | None = None,
     ) -> None:
-        self.device = torch.device(device)
+        self.device = check_device(device)
         self.storage_size = check_count("storage_size", storage_size)
         self.num_envs = check_count("num_envs", num_envs)
         self.batch_size = check_count("batch_size", batch_size)
@@ -235,9 +235,8 @@ class NStepReplayStorage:
             self._is_saved = False
 
     def replay_iter(self) -> Iterator[NStepReplayBatch]:
-        """Create an iterator over batches that does not end."""
-        while True:
-            yield self.sample()
+        """Create an iterator over batches that does not end, also if there was nothing to draw at first."""
+        return iter(self.sample, None)
 
     def sample(self) -> NStepReplayBatch:
         """Sample from the storage: the next batch."""

@@ -1,16 +1,15 @@
 """Options that every off-policy storage takes by keyword."""
 
-import inspect
 from collections.abc import Mapping
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Final, TypedDict, get_args
+from typing import Any, Final, TypedDict
 
 from recollect.agent.storages.experience.lane_store import SequenceShape
 from recollect.agent.storages.experience.memory import Backing
 from recollect.agent.storages.experience.schema import FrameStacks
 from recollect.checks import check_count, check_whole
-from recollect.errors import ConfigError, closest
+from recollect.errors import ConfigError
 
 # What an option by keyword is where it is not given, for those that are not None then.
 KEYWORD_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({"backing": "ram", "strategy": "future", "share": 0.8})
@@ -39,25 +38,6 @@ class StoreOptions(TypedDict, total=False):
     path: str | PathLike[str] | None
     sequence_length: int | None
     sequence_overlap: int | None
-
-
-def check_options(storage_class: type[Any], options: Mapping[str, Any]) -> None:
-    """Refuse an option that a storage does not have, with the closest of all that it takes."""
-    for name in options:
-        if name not in StoreOptions.__annotations__:
-            hint = closest(name, _names_of(storage_class))
-            raise ConfigError(f"{storage_class.__name__} has no option {name!r}; {hint}")
-
-
-def _names_of(storage_class: type[Any]) -> set[str]:
-    """Names of the parameters of a storage's factory, and of those that its `**options` stand for."""
-    names = set(StoreOptions.__annotations__)
-    for name, parameter in inspect.signature(storage_class.create_factory).parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            names |= {key for kind in get_args(parameter.annotation) for key in kind.__annotations__}
-        else:
-            names.add(name)
-    return names
 
 
 def sequence_shape(actor: Any, algorithm: Any, options: StoreOptions) -> SequenceShape | None:

@@ -18,7 +18,6 @@ from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.checks import check_number
 from recollect.errors import SchemaError, StorageError
 
-_STALE: Final = "stale_priorities"
 _ERRORS: Final = "errors"
 
 
@@ -105,7 +104,7 @@ class PERBuffer(NStepReplayBuffer):
 
         Steps that were overwritten since are skipped and counted in `info["Storage"]`.
         """
-        errors = info.get(keys.ALGORITHM, {}).get(keys.ERRORS)
+        errors = (info.get(keys.ALGORITHM) or {}).get(keys.ERRORS)
         if errors is None:
             if self.alpha > 0:
                 raise SchemaError(
@@ -118,15 +117,19 @@ class PERBuffer(NStepReplayBuffer):
             raise SchemaError(f"a batch lacks {keys.IDXS}: give it as it was drawn, with the ids of its rows") from None
         values = self._one_error_a_row(_as_tensor(errors, torch.float32), ids.numel())
         with self._store.lock:
-            if self.tree is None:
+            if not self._store.is_built:
                 raise StorageError("the storage is empty: insert data before setting priorities")
+            assert self.tree is not None
             num_stale = self.tree.update(ids, values)
         self.num_stale += num_stale
-        info.setdefault(keys.STORAGE, {})[_STALE] = num_stale
+        info.setdefault(keys.STORAGE, {})[keys.STALE] = num_stale
         return info
 
     def state(self) -> Extras:
-        errors = np.empty(0, np.float32) if self.tree is None else self.tree.errors
+        errors = np.empty(0, np.float32)
+        if self._store.is_built:
+            assert self.tree is not None
+            errors = self.tree.errors
         return super().state() | Extras(slot_arrays={_ERRORS: errors})
 
     def load_state(self, extras: Extras) -> None:
@@ -175,20 +178,25 @@ class PERBuffer(NStepReplayBuffer):
 
     def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
         return super()._parameter_setters() | {
-            "alpha": lambda value: self._rescale(alpha=value),
-            "epsilon": lambda value: self._rescale(epsilon=value),
+            "alpha": self._set_alpha,
+            "epsilon": self._set_epsilon,
             "beta": self._set_beta,
         }
+
+    def _set_alpha(self, value: Any) -> None:
+        self.alpha = check_number("alpha", value, 0.0)
+        self._rescale()
+
+    def _set_epsilon(self, value: Any) -> None:
+        self.epsilon = _check_error("epsilon", value)
+        self._rescale()
 
     def _set_beta(self, value: Any) -> None:
         self.beta = check_number("beta", value, 0.0)
 
-    def _rescale(self, alpha: Any = None, epsilon: Any = None) -> None:
-        alpha = self.alpha if alpha is None else check_number("alpha", alpha, 0.0)
-        epsilon = self.epsilon if epsilon is None else _check_error("epsilon", epsilon)
-        self.alpha, self.epsilon = alpha, epsilon
+    def _rescale(self) -> None:
         if self.tree is not None:
-            self.tree.rescale(alpha, epsilon)
+            self.tree.rescale(self.alpha, self.epsilon)
 
 
 def _check_error(name: str, value: Any) -> float:
@@ -210,4 +218,10 @@ def _as_tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
             raise SchemaError(f"ids and TD errors must be arrays of numbers, got {type(values).__name__}") from None
     elif values.dtype is dtype and values.is_cpu and values.is_contiguous():
         return values
+    if values.is_complex() or (values.is_floating_point() and not dtype.is_floating_point):
+        # float32 does not tell the ids of neighbouring steps apart.
+        raise SchemaError(
+            f"expected {'TD errors that are real' if dtype.is_floating_point else 'ids that are whole'} numbers, got "
+            f"{values.dtype}; give {keys.IDXS} as they were drawn"
+        )
     return values.detach().to("cpu", dtype).contiguous()

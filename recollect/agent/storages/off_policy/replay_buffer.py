@@ -13,9 +13,10 @@ from recollect.agent.storages.experience import columns
 from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.memory import Memory
 from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
-from recollect.agent.storages.lane_storage import LaneStorage
+from recollect.agent.storages.lane_storage import STEP_KEYS, LaneStorage
 from recollect.agent.storages.off_policy.ends_watch import EndsWatch
-from recollect.agent.storages.off_policy.options import StoreOptions, check_options, sequence_shape
+from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions, sequence_shape
+from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 
@@ -37,6 +38,7 @@ class _OwnLoop:
     num_envs: int
 
 
+# `Storage` is named as the base that the contract promises; its methods come from `LaneStorage`.
 class ReplayBuffer(LaneStorage, Storage):
     """Storage for off-policy algorithms that draws every stored step with the same chance.
 
@@ -70,18 +72,7 @@ class ReplayBuffer(LaneStorage, Storage):
     torch.Size([4, 3])
     """
 
-    storage_tensors = (
-        keys.OBS,
-        keys.RHS,
-        keys.DONE,
-        keys.ACTION,
-        keys.REWARD,
-        keys.IREWARD,
-        keys.NEXT_OBS,
-        keys.NEXT_RHS,
-        keys.NEXT_DONE,
-        keys.ACTION_PROBS,
-    )
+    storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
 
     def __init__(
         self,
@@ -92,7 +83,7 @@ class ReplayBuffer(LaneStorage, Storage):
         envs: Any,
         **options: Unpack[StoreOptions],
     ) -> None:
-        check_options(type(self), options)
+        check_options(type(self).__name__, options, StoreOptions.__annotations__, names_of(self.create_factory))
         super().__init__(
             size,
             device,
@@ -101,7 +92,7 @@ class ReplayBuffer(LaneStorage, Storage):
             envs,
             seed=options.get("seed"),
             frame_stack=options.get("frame_stack"),
-            memory=Memory(options.get("backing", "ram"), options.get("path")),
+            memory=Memory(options.get("backing", KEYWORD_DEFAULTS["backing"]), options.get("path")),
             sequence=sequence_shape(actor, algorithm, options),
         )
         self._was_done = np.ones((self.num_envs, 1), np.float32)
@@ -135,6 +126,7 @@ class ReplayBuffer(LaneStorage, Storage):
         **options
             The class's own parameters and the `StoreOptions`.
         """
+        check_options(cls.__name__, options, names_of(cls.create_factory), names_of(cls.standalone))
         stand_in = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
         storage: Self = cls.create_factory(size, **options)(device, None, stand_in, stand_in)
         return storage
@@ -289,4 +281,4 @@ def _as_arrays(value: Any) -> Any:
     try:
         return value if isinstance(value, torch.Tensor) else np.asarray(value)
     except ValueError as error:
-        raise SchemaError(f"an observation or action is no array: {error}") from None
+        raise SchemaError(f"an observation or action is not an array: {error}") from None

@@ -132,6 +132,11 @@ class VectorSteps:
                 ) from None
             if final is not None:
                 self._put_final(following, int(env), final)
+            elif keys.HAS_FINAL_OBS in infos:
+                raise SchemaError(
+                    f"infos[{keys.HAS_FINAL_OBS!r}] says that env {env} left its last observation, but "
+                    f"infos[{keys.FINAL_OBS!r}] holds None for it"
+                )
 
     def _put_final(self, following: dict[Path, Any], env: int, final: Any) -> None:
         for path, value in self._entries(keys.NEXT_OBS, final):

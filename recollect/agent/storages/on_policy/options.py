@@ -1,10 +1,8 @@
 """Options that every on-policy storage takes by keyword."""
 
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from recollect.agent.storages.experience.schema import FrameStacks
-from recollect.errors import ConfigError, closest
 
 
 class RolloutOptions(TypedDict, total=False):
@@ -23,10 +21,3 @@ class RolloutOptions(TypedDict, total=False):
     seed: int | None
     frame_stack: FrameStacks
     sequence_length: int | None
-
-
-def check_options(storage: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that no on-policy storage has."""
-    for name in options:
-        if name not in RolloutOptions.__annotations__:
-            raise ConfigError(f"{storage} has no option {name!r}; {closest(name, RolloutOptions.__annotations__)}")

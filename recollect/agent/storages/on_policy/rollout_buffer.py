@@ -13,10 +13,11 @@ from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.lane_store import ONE_STEP
 from recollect.agent.storages.experience.outputs import Drawn, nest
 from recollect.agent.storages.experience.sequences import check_sequence
-from recollect.agent.storages.lane_storage import LaneStorage
-from recollect.agent.storages.on_policy.options import RolloutOptions, check_options
+from recollect.agent.storages.lane_storage import STEP_KEYS, LaneStorage
+from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
 from recollect.agent.storages.on_policy.streams import Streams
+from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
 
@@ -44,19 +45,7 @@ class RolloutBuffer(LaneStorage):
         See `RolloutOptions`.
     """
 
-    storage_tensors = (
-        keys.OBS,
-        keys.RHS,
-        keys.DONE,
-        keys.ACTION,
-        keys.REWARD,
-        keys.IREWARD,
-        keys.NEXT_OBS,
-        keys.NEXT_RHS,
-        keys.NEXT_DONE,
-        keys.VALUE,
-        keys.LOG_PROB,
-    )
+    storage_tensors = (*STEP_KEYS, keys.VALUE, keys.LOG_PROB)
     # Whether steps of a policy that is older than the present one are learned from correctly.
     takes_older_policies: ClassVar[bool] = False
 
@@ -69,7 +58,7 @@ class RolloutBuffer(LaneStorage):
         envs: Any,
         **options: Unpack[RolloutOptions],
     ) -> None:
-        check_options(type(self).__name__, options)
+        check_options(type(self).__name__, options, RolloutOptions.__annotations__, names_of(self.create_factory))
         seed, frame_stack = options.get("seed"), options.get("frame_stack")
         super().__init__(size, device, actor, algorithm, envs, seed=seed, frame_stack=frame_stack)
         self._set_sequence_length(options.get("sequence_length"))

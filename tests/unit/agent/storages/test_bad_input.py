@@ -1,11 +1,14 @@
 """Bad input is a typed error, and the store is bit-identical afterwards."""
 
+import copy
+import pickle
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from recollect import keys
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
@@ -386,6 +389,8 @@ BAD_ERRORS: dict[str, Callable[[int], dict[str, Any]]] = {
     "words": lambda n: info_with(["a"] * n),
     "no errors": lambda n: {keys.ALGORITHM: {}},
     "no algorithm": lambda n: {},
+    "nothing of the algorithm": lambda n: {keys.ALGORITHM: None},
+    "complex": lambda n: info_with(np.ones(n, np.complex64)),
 }
 
 
@@ -404,6 +409,24 @@ def test_errors_of_what_is_no_batch(batch: Any) -> None:
     twins = Twins("per")
     with pytest.raises(SchemaError, match="ids"):
         twins.victim.after_gradients(batch, info_with(np.ones(3)))
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_ids_that_were_rounded_are_refused(dtype: torch.dtype) -> None:
+    twins = Twins("per")
+    batches = [next(iter(store.generate_batches(1, 12))) for store in twins.both]
+    with pytest.raises(SchemaError, match=r"whole numbers, got torch.*give idxs as they were drawn"):
+        twins.victim.after_gradients({**batches[0], keys.IDXS: batches[0][keys.IDXS].to(dtype)}, info_with(np.ones(12)))
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("info", [{}, None, {keys.EPISODES: {}}, {keys.EPISODES: {keys.TRAIN_REWARD: "much"}}])
+def test_returns_that_are_none(info: Any) -> None:
+    twins = Twins("ere")
+    with pytest.raises(SchemaError, match="training returns"):
+        twins.victim.update_eta(info)
+    assert twins.victim.eta == twins.twin.eta
     twins.assert_alike()
 
 
@@ -452,6 +475,9 @@ BAD_PARAMETERS: list[tuple[str, str, Any]] = [
     ("nstep", "n_step", None),
     ("per", "alpha", -0.1),
     ("per", "alpha", float("nan")),
+    ("per", "alpha", None),
+    ("per", "alpha", True),
+    ("per", "epsilon", None),
     ("per", "beta", -0.1),
     ("per", "beta", float("nan")),
     ("per", "epsilon", -0.1),
@@ -547,8 +573,8 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("replay", {"frame_stack": (4, "last")}),
     ("replay", {"frame_stack": {"pixels": (4, 0, 1)}}),
     ("replay", {"frame_stack": {0: 4}}),
-    ("replay", {"seed": -1}),
-    ("replay", {"seed": "one"}),
+    ("replay", {"device": "nowhere"}),
+    ("replay", {"device": None}),
     ("her", {"compute_reward": -1.0}),
     ("her", {"compute_reward": compute_reward, "compute_terminated": False}),
     ("her", {"her_function": "future"}),
@@ -570,11 +596,39 @@ def test_bad_option(buffer: str, options: dict[str, Any]) -> None:
         ("her", "compute_rewards", "compute_reward"),
         ("her", "stategy", "strategy"),
         ("replay", "sead", "seed"),
+        ("per", "gama", "gamma"),
+        ("her", "num_env", "num_envs"),
     ],
 )
 def test_a_misspelt_option_is_answered_with_the_closest_one(buffer: str, name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"no option '{name}'; did you mean '{hint}'"):
         BUFFERS[buffer].standalone(10, **{name: 1})
+
+
+@pytest.mark.parametrize("variant", ["per", "sequences"])
+def test_a_refused_first_sample_leaves_no_priorities(variant: str) -> None:
+    twins = Twins(variant, num_inserts=0)
+    with pytest.raises(SchemaError, match="finite"):
+        twins.victim.insert_data_slice(with_last(keys.REWARD, np.nan)(twins.next_slice()))
+    with pytest.raises(StorageError, match="empty"):
+        twins.victim.update_priorities({keys.IDXS: [0]}, [1.0])
+    assert all(len(store.state().slot_arrays["errors"]) == 0 for store in twins.both)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_plan_that_differs_from_the_first_is_refused(variant: str) -> None:
+    twins = Twins(variant)
+    sample = as_sample({path: values[0] for path, values in twins.next_slice().items()}, "numpy")
+    twins.victim.init_tensors(sample)
+    with pytest.raises(SchemaError, match=keys.ACTION):
+        twins.victim.init_tensors(sample | {keys.ACTION: np.zeros((NUM_ENVS, 7), np.float32)})
+    twins.assert_alike()
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_storage_that_is_copied_names_the_ways_that_there_are(make_copy: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"PERBuffer cannot be pickled or copied.*create_factory.*save_storage"):
+        make_copy(Twins("per").victim)
 
 
 def test_a_source_without_a_hash_is_refused_wherever_it_is_named() -> None:

@@ -90,9 +90,31 @@ def test_a_column_that_is_not_stored_cannot_be_written(key: str) -> None:
 
 def test_values_of_another_shape_or_dtype_cannot_be_written() -> None:
     memory = _filled(3)
-    for values in (np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 1)), np.zeros((7, 2, 1), np.float32)):
+    for values in (np.zeros((1, 2, 3), np.float32), np.zeros((1, 2, 1))):
         with pytest.raises(SchemaError, match="expected"):
             memory.insert_single_tensor_slice(memory.data, keys.ACTION, values)
+    with pytest.raises(SchemaError, match="Action has 7 steps, more than the 6 of the storage"):
+        memory.insert_single_tensor_slice(memory.data, keys.ACTION, np.zeros((7, 2, 1), np.float32))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rewards_that_are_not_finite_cannot_be_written(value: float) -> None:
+    memory = _filled(3)
+    before = {key: view.clone() for key, view in memory.data.items()}
+    with pytest.raises(SchemaError, match="rewards must be finite"):
+        memory.insert_single_tensor_slice(memory.data, keys.REWARD, np.full((1, 2, 1), value, np.float32))
+    assert all(torch.equal(view, before[key]) for key, view in memory.data.items())
+
+
+def test_steps_that_were_sent_before_are_dropped_and_counted() -> None:
+    memory = ReplayBuffer.standalone(20)
+    memory.insert_data_slice(make_slice(5), source="a", first_step=0)
+    memory.insert_data_slice(make_slice(5, first=3), source="a", first_step=3)
+    memory.insert_data_slice(make_slice(5), source="a", first_step=0)
+    assert (len(memory), memory.num_repeated) == (8, 2 + 5)
+    memory.release_source("a")
+    memory.insert_data_slice(make_slice(5), source="a", first_step=0)
+    assert (len(memory), memory.num_repeated) == (13, 7)
 
 
 def test_data_are_views_of_what_is_stored() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages import STORAGES
-from recollect.agent.storages.off_policy.snapshots import StorageSnapshot, cut_streams
+from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import ConfigError, StorageError
 from recollect.scheme.base.supervision import Pulse, Supervision
 from recollect.scheme.collection.async_collection import AsyncCollection

@@ -317,6 +317,22 @@ def test_goal_functions_are_found_in_the_environment() -> None:
         HERBuffer(20, "cpu", None, algorithm, SimpleNamespace(num_envs=1), None)
 
 
+@pytest.mark.parametrize("given", ["compute_reward", "compute_terminated"])
+def test_a_goal_function_that_is_given_leaves_the_other_to_the_environment(given: str) -> None:
+    functions = {"compute_reward": reward_if_reached, "compute_terminated": terminated_if_reached}
+    parts = ("cpu", None, SimpleNamespace(gamma=GAMMA), SimpleNamespace(num_envs=1, **functions), None)
+    memories = [
+        HERBuffer(20, *parts, n_step=3, strategy="final", seed=1, **options)
+        for options in ({}, {given: functions[given]})
+    ]
+    batches = []
+    for memory in memories:
+        memory.insert_data_slice(with_goals(make_slice(5)))
+        batches.append(memory.sample(50))
+    assert (batches[0][keys.DISCOUNT] == 0).any()
+    assert all(torch.equal(batches[0][key], batches[1][key]) for key in (keys.REWARD, keys.DISCOUNT))
+
+
 def test_observations_without_goals_are_refused() -> None:
     memory = make_memory()
     with pytest.raises(SchemaError, match=keys.ACHIEVED_GOAL):

@@ -95,12 +95,22 @@ def test_more_than_the_machine_has_is_refused_with_the_size_that_fits(
 ) -> None:
     monkeypatch.setattr(memory_module, "machine_memory", lambda: ROW_BYTES * 5_000)
     memory = ReplayBuffer.standalone(50_000)
-    with pytest.raises(ConfigError, match=r"50,000 steps takes 1\.2 MB .* 120\.0 kB: about 4,999 steps would fit"):
+    with pytest.raises(ConfigError, match=r"50,000 steps takes 1\.2 MB .* 120\.0 kB: about 4,900 steps would fit;"):
         memory.insert_data_slice(make_slice(3))
     assert len(memory) == 0
-    memory.update_storage_parameter("max_size", 4_999)
+    memory.update_storage_parameter("max_size", 4_900)
     memory.insert_data_slice(make_slice(3))
     assert_holds(memory, 0, 3)
+
+
+def test_of_several_envs_the_size_that_fits_is_that_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "machine_memory", lambda: ROW_BYTES * 5_000)
+    memory = ReplayBuffer.standalone(50_000, num_envs=3)
+    with pytest.raises(ConfigError, match=r"150,000 steps .* about 4,800 steps would fit, 1,600 for each of 3 envs;"):
+        memory.insert_data_slice(make_slice(3, num_envs=3))
+    memory.update_storage_parameter("max_size", 1_600)
+    memory.insert_data_slice(make_slice(3, num_envs=3))
+    assert len(memory) == 9
 
 
 def test_growing_beyond_the_machine_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +230,7 @@ def test_a_full_disk_is_an_error_when_the_store_is_built(tmp_path: Path, monkeyp
     memory = ReplayBuffer.standalone(10_000, seed=1, backing="file", path=tmp_path)
     with monkeypatch.context() as patch:
         fill_disk(patch)
-        with pytest.raises(StorageError, match=r"no room for 240\.0 kB at .*rows.* enough for about [\d,]+ steps"):
+        with pytest.raises(StorageError, match=r"no room for 240\.0 kB at .*rows.* about [\d,]+ steps would fit"):
             memory.insert_data_slice(make_slice(3))
     assert len(memory) == 0
     memory.insert_data_slice(make_slice(3))
@@ -254,7 +264,7 @@ def test_what_the_file_system_refuses_says_what_would_fit(
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     memory = ReplayBuffer.standalone(100, backing="file", path=tmp_path)
-    with pytest.raises(StorageError, match=r"\((File )?too large\).* enough for about [\d,]+ steps"):
+    with pytest.raises(StorageError, match=r"\((File )?too large\).* about [\d,]+ steps would fit"):
         memory.insert_data_slice(steps | images)
     assert list(tmp_path.iterdir()) == []
 

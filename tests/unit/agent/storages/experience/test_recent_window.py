@@ -61,7 +61,9 @@ def test_the_window_goes_on_from_its_state() -> None:
     for _ in range(3):
         window.progress(1, 1, 0)
     window.progress(1, 1, 1)
-    other.load_state(window.state())
+    window.adapt(0.5)
+    other.load_state(window.state(), ratio=None)
+    assert other.eta == window.eta != other.initial_eta
     assert [other.progress(1, 1, 1) for _ in range(2)] == [window.progress(1, 1, 1) for _ in range(2)]
 
 

@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[Sample, str]] = {
     "complex": ({keys.ACTION: np.zeros((1, 1), np.complex64)}, "dtype complex64"),
     "bfloat16": ({keys.ACTION: torch.zeros(1, 1, dtype=torch.bfloat16)}, "bfloat16"),
     "list": ({keys.ACTION: [[1.0]]}, "must be a numpy array or a torch tensor, got list"),
-    "no env axis": ({keys.ACTION: np.float32(1.0) * np.ones(())}, "leading axis"),
+    "no env axis": ({keys.ACTION: np.float32(1.0) * np.ones(())}, r"lacks the axis of envs.*obs\[None\]"),
     "empty dict": ({keys.OBS: {}, keys.NEXT_OBS: {}}, "empty dict"),
     "keys that are numbers": (
         {key: {0: np.zeros((1, 3), np.float32)} for key in (keys.OBS, keys.NEXT_OBS)},
@@ -172,7 +172,10 @@ REFUSED: dict[str, tuple[Sample, str]] = {
     "flat reward": ({keys.REWARD: np.zeros(1, np.float32)}, "num_envs, 1"),
     "wide reward": ({keys.REWARD: np.zeros((1, 2), np.float32)}, "num_envs, 1"),
     "flat done": ({keys.NEXT_DONE: np.zeros(1, np.float32)}, "num_envs, 1"),
-    "half done": ({keys.NEXT_DONE: np.zeros((1, 1), np.float16)}, "expected bool"),
+    "half done": (
+        {keys.NEXT_DONE: np.zeros((1, 1), np.float16)},
+        "expected float32, float64, bool, uint8, int8, int32 or int64",
+    ),
     "other next shape": ({keys.NEXT_OBS: np.zeros((1, 4), np.float32)}, "must have the keys, shapes and dtypes"),
     "other next dtype": ({keys.NEXT_OBS: np.zeros((1, 3), np.float64)}, "must have the keys, shapes and dtypes"),
     "other next keys": ({keys.NEXT_OBS: {"a": np.zeros((1, 3), np.float32)}}, "must have the keys"),

@@ -1,6 +1,7 @@
 """`NStepReplayStorage` against plain lists of steps."""
 
 import gc
+import multiprocessing
 import threading
 import time
 import weakref
@@ -335,6 +336,40 @@ def test_threads_end_with_the_storage() -> None:
     gc.collect()
     wait_for_threads(before)
     assert reference() is None
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 4])
+def test_a_process_that_is_forked_goes_on_with_the_same_batches(num_workers: int) -> None:
+    with storage(num_workers=num_workers, batch_size=4, fetch_every=40) as made:
+        Envs(1).add_to(made, num_steps=30)
+        made.sample()
+        receiver, sender = multiprocessing.Pipe(duplex=False)
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=lambda: sender.send([made.sample().rewards.tolist() for _ in range(25)]))
+        process.start()
+        assert receiver.poll(30), "the forked process hangs"
+        found = receiver.recv()
+        process.join()
+        assert found == [made.sample().rewards.tolist() for _ in range(25)]
+
+
+def test_an_iterator_goes_on_after_an_empty_storage() -> None:
+    with storage() as made:
+        batches = made.replay_iter()
+        with pytest.raises(StorageError, match="empty"):
+            next(batches)
+        Envs(1).add_to(made, num_steps=3)
+        assert len(next(batches).rewards) == len(next(batches).rewards) == made.batch_size
+
+
+def test_last_observations_that_are_announced_and_missing_are_refused() -> None:
+    with storage() as made:
+        Envs(1).add_to(made, num_steps=2)
+        obs, action = np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32)
+        infos = {keys.FINAL_OBS: np.array([None], object), keys.HAS_FINAL_OBS: [1]}
+        with pytest.raises(SchemaError, match="holds None"):
+            made.add(obs, action, [1.0], [0], [1], infos, obs)
+        assert len(made) == 2
 
 
 def test_a_closed_storage_says_so() -> None:

@@ -1,4 +1,4 @@
-"""Snapshots of off-policy storages: steps, priorities and the generator, so that a loaded one draws the same."""
+"""Snapshots of storages: steps, priorities and the generator, so that a loaded one draws the same."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -16,7 +16,7 @@ from recollect.agent.storages.off_policy import (
     PERBuffer,
     ReplayBuffer,
 )
-from recollect.agent.storages.off_policy.snapshots import (
+from recollect.agent.storages.snapshots import (
     StorageJournal,
     StorageSnapshot,
     cut_streams,
