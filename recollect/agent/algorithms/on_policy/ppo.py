@@ -19,9 +19,10 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     clipped_surrogate,
     clipped_value_loss,
     estimated_kl,
+    explained_variance,
+    normalised,
 )
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.returns import explained_variance, normalised
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
 

@@ -74,3 +74,15 @@ def clipped_fraction(log_ratio_t: Tensor, clip: float) -> Tensor:
     tensor `[]`
     """
     return ((log_ratio_t.exp() - 1.0).abs() > clip).float().mean()
+
+
+def normalised(values: Tensor) -> Tensor:
+    """Shift and scale values to mean 0 and deviation 1; a single one stays as it is."""
+    if values.numel() < 2:
+        return values
+    return (values - values.mean()) / (values.std() + 1e-8)
+
+
+def explained_variance(predicted: Tensor, actual: Tensor) -> Tensor:
+    """Share of the variance of `actual` that `predicted` accounts for: 1 is all, 0 no better than a constant."""
+    return 1.0 - (actual - predicted).var(correction=0) / actual.var(correction=0).clamp(min=1e-12)

@@ -6,9 +6,9 @@ from typing import Any, Unpack
 import torch
 
 from recollect import keys
-from recollect.agent.algorithms.returns import vtrace
 from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.on_policy.options import RolloutOptions
+from recollect.agent.storages.on_policy.returns import vtrace
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
 from recollect.agent.storages.on_policy.streams import Streams
 from recollect.checks import check_number

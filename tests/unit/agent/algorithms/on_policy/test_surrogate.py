@@ -10,6 +10,8 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     clipped_surrogate,
     clipped_value_loss,
     estimated_kl,
+    explained_variance,
+    normalised,
 )
 
 
@@ -61,3 +63,16 @@ def test_estimated_kl_of_the_same_policy_is_zero_and_of_another_positive() -> No
 def test_clipped_fraction_counts_both_sides() -> None:
     ratios = torch.tensor([0.7, 0.9, 1.1, 1.3])
     assert clipped_fraction(ratios.log(), 0.2).item() == 0.5
+
+
+def test_normalised_values_have_mean_zero_and_deviation_one() -> None:
+    torch.testing.assert_close(normalised(torch.tensor([1.0, 2.0, 3.0])), torch.tensor([-1.0, 0.0, 1.0]))
+
+
+def test_a_single_value_is_not_normalised() -> None:
+    assert normalised(torch.tensor([[4.0]])).item() == 4.0
+
+
+@pytest.mark.parametrize(("predicted", "share"), [((1.0, 3.0), 1.0), ((2.0, 2.0), 0.0), ((3.0, 1.0), -3.0)])
+def test_explained_variance(predicted: tuple[float, float], share: float) -> None:
+    assert explained_variance(torch.tensor(predicted), torch.tensor([1.0, 3.0])).item() == pytest.approx(share)

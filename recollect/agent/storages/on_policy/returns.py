@@ -64,18 +64,6 @@ def vtrace(
     return VTrace(v_t + correction_t, r_t + discount_t * target_tp1 - v_t)
 
 
-def normalised(values: Tensor) -> Tensor:
-    """Shift and scale values to mean 0 and deviation 1; a single one stays as it is."""
-    if values.numel() < 2:
-        return values
-    return (values - values.mean()) / (values.std() + 1e-8)
-
-
-def explained_variance(predicted: Tensor, actual: Tensor) -> Tensor:
-    """Share of the variance of `actual` that `predicted` accounts for: 1 is all, 0 no better than a constant."""
-    return 1.0 - (actual - predicted).var(correction=0) / actual.var(correction=0).clamp(min=1e-12)
-
-
 def _sum_backwards(term_t: Tensor, decay_t: Tensor) -> Tensor:
     """`x_t = term_t + decay_t x_{t+1}`, from the last step to the first."""
     sums = torch.empty_like(term_t)

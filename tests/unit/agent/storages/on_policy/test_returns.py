@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from recollect.agent.algorithms.returns import explained_variance, gae, normalised, vtrace
+from recollect.agent.storages.on_policy.returns import gae, vtrace
 
 GAMMA = 0.9
 PROPERTY = settings(max_examples=60, derandomize=True, deadline=None, database=None)
@@ -135,16 +135,3 @@ def test_vtrace_is_the_sum_of_the_paper(stream: dict[str, Tensor], rho_bar: floa
             after = found.targets[step + 1, lane] if continues_t[step, lane] else v_tp1[step, lane]
             gain = r_t[step, lane] + discount_t[step, lane] * after - v_t[step, lane]
             assert float(found.advantages[step, lane]) == pytest.approx(float(gain))
-
-
-def test_normalised_values_have_mean_zero_and_deviation_one() -> None:
-    torch.testing.assert_close(normalised(torch.tensor([1.0, 2.0, 3.0])), torch.tensor([-1.0, 0.0, 1.0]))
-
-
-def test_a_single_value_is_not_normalised() -> None:
-    assert normalised(torch.tensor([[4.0]])).item() == 4.0
-
-
-@pytest.mark.parametrize(("predicted", "share"), [((1.0, 3.0), 1.0), ((2.0, 2.0), 0.0), ((3.0, 1.0), -3.0)])
-def test_explained_variance(predicted: tuple[float, float], share: float) -> None:
-    assert explained_variance(torch.tensor(predicted), torch.tensor([1.0, 3.0])).item() == pytest.approx(share)
