@@ -300,8 +300,8 @@ MUTANTS = (
     Mutant(
         "one answer for a batch stands for all its rows",
         "experience/rewriting.py",
-        "if constant is not None and constant == answer == ",
-        "if len(achieved) or ",
+        "if self._is_constant:",
+        "if len(achieved):",
         (HINDSIGHT,),
     ),
 )

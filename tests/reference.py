@@ -181,16 +181,17 @@ class ReferenceStore:
         """Append a slice `[time, num_envs, …]` to the lanes of `source`."""
         flat = flatten(data)
         num_steps = len(flat[keys.REWARD])
-        starts = flat.pop(keys.START, np.zeros((num_steps, self.settings.num_envs, 1), np.bool_))
+        starts = flat.pop(keys.START, None)
         stream = self._stream(source)
         lanes = self.groups[stream.group]
         first = stream.received if first_step is None else first_step
         if first > stream.received:
             self._cut(lanes)
         skipped = min(num_steps, max(0, stream.received - first))
-        for env, lane in enumerate(lanes):
-            if not lane.steps and starts[skipped:, env].any():
-                lane.base = lane.head + int(np.flatnonzero(starts[skipped:, env])[0])
+        for env, lane in enumerate(lanes if starts is not None and skipped < num_steps else ()):
+            if not any(self._is_start(lane, step) for step in lane.steps):
+                marked = [*np.flatnonzero(starts[skipped:, env]), num_steps - skipped]
+                lane.base = lane.head + int(marked[0])
         for time in range(skipped, num_steps):
             for env, lane in enumerate(lanes):
                 self._append(lane, {path: values[time, env].copy() for path, values in flat.items()})
@@ -218,6 +219,9 @@ class ReferenceStore:
         self.groups.append([Lane() for _ in range(self.settings.num_envs)])
         self._evict()
         return len(self.groups) - 1
+
+    def _is_start(self, lane: Lane, step: Step) -> bool:
+        return (step.number - lane.base) % (self.settings.length - self.settings.overlap) == 0
 
     @staticmethod
     def _cut(lanes: list[Lane]) -> None:
@@ -545,9 +549,8 @@ class ReferenceStore:
         return data
 
     def _with_starts(self, data: Row, lanes: list[Lane], kept: list[list[Step]]) -> Row:
-        stride = self.settings.length - self.settings.overlap
-        offsets = [[step.number - lane.base for step in steps] for lane, steps in zip(lanes, kept, strict=True)]
-        starts = np.array(offsets).T[..., None] % stride == 0  # [time, num_envs, 1]
+        columns = [[self._is_start(lane, step) for step in steps] for lane, steps in zip(lanes, kept, strict=True)]
+        starts = np.array(columns, np.bool_).T[..., None]  # [time, num_envs, 1]
         data = {path: values for path, values in data.items() if path not in under(data, [keys.NEXT_RHS])}
         for path, values in under(data, [keys.RHS]).items():
             data[path] = values.copy()

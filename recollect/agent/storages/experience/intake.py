@@ -99,7 +99,7 @@ class Intake:
         addresses = [entry.stage_address for entry in self._inputs]
         self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
         self._hidden = schema.hidden
-        self._ignored = {keys.CUT, keys.START} | ({keys.NEXT_RHS} if schema.hidden else set())
+        self._ignored = {keys.CUT} | ({keys.NEXT_RHS} if schema.hidden else set())
         self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
         # The paths of a nested key, to be compared with the sample's; None for a plain array.
         self._nested: dict[str, set[Path] | None] = {}
@@ -225,8 +225,9 @@ class Intake:
 
 def take_marks(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], Marks]:
     """Take the marks, bool of `shape`, out of a sample, which any sample may have or not."""
-    found = [_flags(key, sample[key], shape) if key in sample else None for key in _MARKS]
-    skips, starts = (marks if marks is not None and marks.any() else None for marks in found)
+    skips, starts = (_flags(key, sample[key], shape) if key in sample else None for key in _MARKS)
+    if skips is not None and not skips.any():
+        skips = None
     return {name: value for name, value in sample.items() if name not in _MARKS}, Marks(skips, starts)
 
 

@@ -172,10 +172,10 @@ class LaneStore:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
         first, lanes = self._sources.known.get(0), self._lanes
         try:
-            has_skips = keys.SKIP in sample
+            has_marks = keys.SKIP in sample or keys.START in sample
         except TypeError:
             raise no_sample(sample) from None
-        if first is None or lanes is None or has_skips:
+        if first is None or lanes is None or has_marks:
             self.insert_slice(with_time(sample), 0, 1, None)
             return
         addresses, alive = lanes.intake.read(sample)
@@ -192,7 +192,7 @@ class LaneStore:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
 
         Rows that the key `Skip` marks are left out; one that is marked `Cut` too breaks the stream before it.
-        In lanes that hold nothing, sequences start where the key `SequenceStart` says.
+        In lanes that hold no start of a sequence yet, sequences start where the key `SequenceStart` says.
         """
         was_built = self._lanes is not None
         first_step = check_origin(source, first_step)

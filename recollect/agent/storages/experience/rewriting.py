@@ -1,5 +1,6 @@
 """How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
 
+import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from sys import getrefcount
@@ -22,6 +23,8 @@ GoalFunction = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], Any]
 _ACHIEVED: Final[Path] = (keys.OBS, keys.ACHIEVED_GOAL)
 _DESIRED: Final[tuple[Path, Path]] = ((keys.OBS, keys.DESIRED_GOAL), (keys.NEXT_OBS, keys.DESIRED_GOAL))
 _UNKNOWN: Final = np.empty(0, np.bool_)
+# All that the code of a function consists of that returns a constant and looks at nothing.
+_RETURNS_A_CONSTANT: Final = {"NOP", "RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 _TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
 
 
@@ -132,15 +135,14 @@ class _Question:
     """Asks a goal function about all rows of a batch at once.
 
     A function that knows single goals only gives one answer for many rows, which may be wrong for some:
-    they are asked for one by one. Where all of these answers are the same, at the goal as away from it, the
-    function does not look at goals (gymnasium-robotics' `compute_terminated` is always False), and its one
-    answer stands for all rows, as long as it and that for the last row stay what they were.
+    they are asked for one by one. Only where its code is nothing but a constant, as gymnasium-robotics'
+    `compute_terminated` is, does one answer stand for all rows.
     """
 
     def __init__(self, function: GoalFunction, dtype: type[np.generic]) -> None:
         self._function = function
         self._dtype = dtype
-        self._constant: np.ndarray | None = None
+        self._is_constant = is_constant(function)
 
     def ask(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """One answer for each row."""
@@ -155,14 +157,15 @@ class _Question:
 
     def _spread(self, answer: np.ndarray, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Answers for all rows, of which a function gave only one."""
-        constant = self._constant
-        if constant is not None and constant == answer == self._function(achieved[-1], desired[-1], {}):
+        if self._is_constant:
             return np.full(len(achieved), answer)
-        answers = np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
-        at_goal = self._function(achieved[0], achieved[0], {})
-        is_constant = (answers == at_goal).all() and not np.array_equal(achieved, desired)
-        self._constant = answer if is_constant else None
-        return answers
+        return np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
+
+
+def is_constant(function: GoalFunction) -> bool:
+    """Whether a function's code returns a constant and does nothing else; answers alone never tell that."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and {each.opname for each in dis.get_instructions(code)} <= _RETURNS_A_CONSTANT
 
 
 class GoalRewriter:

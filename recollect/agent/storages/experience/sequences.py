@@ -4,6 +4,7 @@ Each step is stored once; overlapping sequences are a stride at read time. Hidde
 where a sequence starts.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_ring import LaneRing
 from recollect.agent.storages.experience.schema import Leaf, Path
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, RecollectWarning
 
 
 class Starts:
@@ -72,7 +73,7 @@ class Starts:
         return {}
 
     def align(self, ring: LaneRing, lane: int, marks: np.ndarray) -> None:
-        """Let rows start where `marks` [time, num_envs] of the steps to come say, in lanes that hold none yet."""
+        """Let rows start where `marks` [time, num_envs] of the steps to come say, in lanes that hold no start yet."""
 
     def restart(self, ring: LaneRing) -> None:
         """Make the last `overlap` steps of each lane the context of its next row."""
@@ -160,9 +161,21 @@ class Sequences(Starts):
         return {(keys.START,): is_start[:, None], **states}
 
     def align(self, ring: LaneRing, lane: int, marks: np.ndarray) -> None:
-        for each, column in enumerate(marks.T, lane):
-            if ring.sizes[each] == 0 and column.any():
-                self.table[layout.A_BASE, each] = ring.heads[each] + column.argmax()
+        num_unknown = 0
+        for each, known in enumerate(marks.T, lane):
+            numbers = ring.heads[each] + np.arange(len(known))
+            if self.first(ring, each) >= ring.heads[each]:
+                self.table[layout.A_BASE, each] = numbers[known.argmax()] if known.any() else numbers[-1] + 1
+            is_start = (numbers - self.table[layout.A_BASE, each]) % self.stride == 0
+            num_unknown += int((is_start & ~known).sum())
+        if num_unknown and self._hidden:
+            warnings.warn(
+                f"{num_unknown} sequences of this storage start at steps whose hidden states are not known, because "
+                f"{keys.START!r} says that those of the storage they come from start elsewhere; these states are 0. "
+                "Copy into an empty storage with sequences of the same length and overlap.",
+                RecollectWarning,
+                stacklevel=2,
+            )
 
     def restart(self, ring: LaneRing) -> None:
         for lane in range(ring.num_lanes):

@@ -10,6 +10,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages import HERBuffer
+from recollect.agent.storages.experience.rewriting import is_constant
 from recollect.errors import ConfigError, SchemaError
 from tests.samples import (
     Sample,
@@ -264,17 +265,45 @@ def test_a_plain_answer_for_many_rows_is_asked_for_row_by_row(batch_size: int) -
             assert torch.equal(batch[keys.DISCOUNT], expected)
 
 
-def test_an_answer_that_never_depends_on_rows_is_not_asked_for_row_by_row() -> None:
-    never = Recorded(lambda achieved, desired, info: False)
-    memory = make_memory(compute_terminated=never)
-    memory.insert_data_slice(with_goals(make_slice(20)))
-    memory.sample(64)
-    del never.shapes[:]
-    for _ in range(10):
+class Goals:
+    """Goal functions as environments have them."""
+
+    reach = 0.4
+
+    def never(self, achieved: Any, desired: Any, info: Any) -> bool:
+        """A docstring is no code."""
+        return False
+
+    def near(self, achieved: Any, desired: Any, info: Any) -> bool:
+        return bool(np.linalg.norm(achieved - desired) <= self.reach)
+
+    def always_now(self, achieved: Any, desired: Any, info: Any) -> bool:
+        return self.reach > 0
+
+
+def test_only_code_that_is_a_constant_is_not_asked_for_row_by_row() -> None:
+    assert is_constant(Goals().never)
+    assert is_constant(lambda achieved, desired, info: False)
+    for function in (Goals().near, Goals().always_now, Recorded(Goals().never), np.equal):
+        assert not is_constant(function)
+
+
+def test_a_batch_in_which_all_rows_agree_says_nothing_of_the_next() -> None:
+    memory = make_memory(500, compute_terminated=Goals().near)
+    small, large = (with_goals(make_slice(num_steps)) for num_steps in (20, 400))
+    for key in (keys.OBS, keys.NEXT_OBS):
+        # At first no goal is further away than reaches.
+        small[key] = {name: values * np.float32(0.01) for name, values in small[key].items()}
+    memory.insert_data_slice(small)
+    assert memory.sample(64)[keys.NEXT_TERMINATED].any()
+    memory.release_source(0)
+    memory.insert_data_slice(large)
+    for _ in range(5):
         batch = memory.sample(64)
-        assert not batch[keys.NEXT_TERMINATED].any()
-    # The batch, and its last row to be sure.
-    assert never.shapes == [((64, 1), (64, 1)), ((1,), (1,))] * 10
+        after = batch[keys.NEXT_OBS]
+        is_near = (after[keys.ACHIEVED_GOAL] - after[keys.DESIRED_GOAL]).abs() <= Goals.reach
+        assert is_near.any()
+        assert torch.equal(batch[keys.NEXT_TERMINATED], is_near.float())
 
 
 @pytest.mark.parametrize("combine", [np.any, np.all])

@@ -9,7 +9,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages import NStepReplayBuffer, PERBuffer, ReplayBuffer
-from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.errors import ConfigError, RecollectWarning, SchemaError, StorageError
 from tests.samples import Sample, lanes_of, make_slice, numbers_of, one_step, with_done
 
 GAMMA = 0.5
@@ -172,6 +172,33 @@ def test_context_is_not_handed_out_again() -> None:
     assert len(copy) == len(memory) == 10
     assert starts_of(memory) == {7, 9}
     assert numbers_and_states(copy.sample(400), 0) == {(9, 10, 11, 12, 13, 9, 0)}
+
+
+def test_a_copy_starts_where_states_are_known_also_if_they_come_later() -> None:
+    memory, copy = (make_memory(20, 5, 1) for _ in range(2))
+    memory.insert_data_slice(recurrent_slice(10))
+    memory.reset()
+    # Sequences start at 9, which is context, 13, 17 and 21: of the first steps to be copied, none does.
+    for begin, end in ((10, 12), (12, 19), (19, 24)):
+        memory.insert_data_slice(recurrent_slice(end - begin, first=begin))
+        copy.insert_data_slice(memory.get_data_slice(begin - 10, end - 10))
+    assert numbers_and_states(copy.sample(400), 0) == {(13, 14, 15, 16, 17, 18, 13, 0), (17, 18, 19, 20, 21, 22, 17, 0)}
+
+
+def test_a_copy_that_starts_at_states_that_are_not_known_is_warned_of() -> None:
+    memory, copy = (make_memory(20, 5, 1) for _ in range(2))
+    copy.insert_data_slice(recurrent_slice(6))
+    memory.insert_data_slice(recurrent_slice(10))
+    stored = memory.get_all_buffer_data()
+    # Its starts are 8 and 12, the third and the seventh of the steps to be copied; states are known of the first and fifth.
+    message = "2 sequences of this storage start at steps whose hidden states are not known"
+    with pytest.warns(RecollectWarning, match=message):
+        copy.insert_data_slice(stored)
+    third = {key: values[2] for key, values in stored.items()}
+    copy = make_memory(20, 5, 1)
+    copy.insert_data_slice(recurrent_slice(4))
+    with pytest.warns(RecollectWarning, match="1 sequences of"):
+        copy.insert_transition(third)
 
 
 def test_hidden_states_may_be_nested() -> None:
