@@ -266,8 +266,8 @@ MUTANTS = (
     Mutant(
         "infinite rewards are stored",
         "experience/check_kernels.py",
-        "if not math.isfinite(value):",
-        "if math.isnan(value):",
+        "if not math.isfinite(load_number(address, item, code)):",
+        "if math.isnan(load_number(address, item, code)):",
         (BAD_INPUT,),
     ),
     Mutant(

@@ -230,7 +230,35 @@ def _write_pending(header, carried, sources, previous_row, row, item):
 
 
 @nb.njit(**INLINED)
+def _make_room(header, lane, number, next_row):
+    """Forget the step that the one after step `number` takes the slot of; returns the oldest one left."""
+    low = load_i64(header[H_LOW] + 8 * lane)
+    oldest = number + 2 - header[H_SLOTS]
+    if low < oldest:
+        release(header, next_row)
+        store_i64(header[H_LOW] + 8 * lane, oldest)
+    return max(low, oldest)
+
+
+@nb.njit(**INLINED)
+def _write_step(header, steps, flags, sources, row, item):
+    """Write what happened at a step, and its flags; returns whether its stream ends here."""
+    for index in range(steps.shape[0]):
+        num_bytes = steps[index, S_BYTES]
+        target = field_at(header, row, steps[index, S_ROW], steps[index, S_BLOCK], num_bytes)
+        copy_bytes(target, sources[steps[index, S_SOURCE]] + item * num_bytes, num_bytes)
+    ended = flag_of(flags, sources, F_ENDED, item)
+    terminated = ended if flags[F_TERMINATED, 1] == D_NONE else flag_of(flags, sources, F_TERMINATED, item)
+    store_u8(row + R_DONE, np.uint8(flag_of(flags, sources, F_DONE, item)))
+    store_u8(row + R_ENDED, np.uint8(ended))
+    store_u8(row + R_TERMINATED, np.uint8(terminated))
+    header[H_NUM_ENDS] += ended
+    return ended == 1 or flag_of(flags, sources, F_CUT, item) == 1
+
+
+@nb.njit(**INLINED)
 def _append_one(header, carried, steps, flags, sources, lane, item):
+    """Append row `item` of the sources to a lane."""
     slots, row_bytes = header[H_SLOTS], header[H_ROW_BYTES]
     number = load_i64(header[H_HEAD] + 8 * lane)
     position = number % slots
@@ -238,12 +266,7 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
     row = lane_rows + position * row_bytes
     previous_row = lane_rows + ((position if position > 0 else slots) - 1) * row_bytes
     next_row = lane_rows + (position + 1 if position + 1 < slots else 0) * row_bytes
-    # The pending step after this one takes the slot of step `number + 1 - slots`.
-    low = load_i64(header[H_LOW] + 8 * lane)
-    if low < number + 2 - slots:
-        release(header, next_row)
-        low = number + 2 - slots
-        store_i64(header[H_LOW] + 8 * lane, low)
+    low = _make_room(header, lane, number, next_row)
     goes_on = number > low and load_i32(previous_row + R_TAIL) == 0
     if goes_on and not _continues(header, carried, sources, lane, number, row, item):
         _cut_before_pending(header, carried, lane, number)
@@ -254,17 +277,7 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
         if header[H_DEPTH] > 1:
             _begin_stacks(header, carried, sources, lane, number, item)
         _write_carried(header, carried, sources, C_SOURCE, row, item)
-    for index in range(steps.shape[0]):
-        num_bytes = steps[index, S_BYTES]
-        target = field_at(header, row, steps[index, S_ROW], steps[index, S_BLOCK], num_bytes)
-        copy_bytes(target, sources[steps[index, S_SOURCE]] + item * num_bytes, num_bytes)
-    ended = flag_of(flags, sources, F_ENDED, item)
-    store_u8(row + R_DONE, np.uint8(flag_of(flags, sources, F_DONE, item)))
-    store_u8(row + R_ENDED, np.uint8(ended))
-    terminated = ended if flags[F_TERMINATED, 1] == D_NONE else flag_of(flags, sources, F_TERMINATED, item)
-    store_u8(row + R_TERMINATED, np.uint8(terminated))
-    header[H_NUM_ENDS] += ended
-    if ended == 1 or flag_of(flags, sources, F_CUT, item) == 1:
+    if _write_step(header, steps, flags, sources, row, item):
         _write_tail(header, carried, sources, row, item)
     else:
         _write_pending(header, carried, sources, row, next_row, item)

@@ -3,23 +3,11 @@
 import math
 
 import numba as nb
-import numpy as np
 
-from recollect.agent.storages.experience.pointers import (
-    load_f32,
-    load_f64,
-    load_i32,
-    load_i64,
-    load_u8,
-)
 from recollect.agent.storages.experience.ring_layout import (
     BAD_FLAG,
     BAD_REWARD,
-    D_F32,
-    D_F64,
-    D_I32,
     D_NONE,
-    D_U8,
     F_CUT,
     F_DONE,
     F_ENDED,
@@ -30,6 +18,7 @@ from recollect.agent.storages.experience.ring_layout import (
     S_CHECK,
     S_SOURCE,
     TERMINATED_WITHOUT_DONE,
+    load_number,
 )
 
 
@@ -39,17 +28,7 @@ def flag_of(flags, sources, which, item):
     code = flags[which, 1]
     if code == D_NONE:
         return 0
-    address = sources[flags[which, 0]]
-    if code == D_U8:
-        value = np.float64(load_u8(address + item))
-    elif code == D_F32:
-        value = np.float64(load_f32(address + 4 * item))
-    elif code == D_F64:
-        value = load_f64(address + 8 * item)
-    elif code == D_I32:
-        value = np.float64(load_i32(address + 4 * item))
-    else:
-        value = np.float64(load_i64(address + 8 * item))
+    value = load_number(sources[flags[which, 0]], item, code)
     if value == 0.0:
         return 0
     return 1 if value == 1.0 else -1
@@ -63,8 +42,7 @@ def check(steps, flags, sources, num_items):
         if code != D_NONE:
             address = sources[steps[index, S_SOURCE]]
             for item in range(num_items):
-                value = np.float64(load_f32(address + 4 * item)) if code == D_F32 else load_f64(address + 8 * item)
-                if not math.isfinite(value):
+                if not math.isfinite(load_number(address, item, code)):
                     return BAD_REWARD
     for item in range(num_items):
         ended = flag_of(flags, sources, F_ENDED, item)

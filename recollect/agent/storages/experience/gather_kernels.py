@@ -11,8 +11,6 @@ from recollect.agent.storages.experience.pointers import (
     copy_bytes,
     copy_field,
     finish_streams,
-    load_f32,
-    load_f64,
     load_i32,
     load_i64,
     load_u8,
@@ -21,7 +19,6 @@ from recollect.agent.storages.experience.pointers import (
     store_i64,
 )
 from recollect.agent.storages.experience.ring_layout import (
-    D_F32,
     H_HEAD,
     H_ROW_BYTES,
     H_ROWS,
@@ -58,6 +55,7 @@ from recollect.agent.storages.experience.ring_layout import (
     R_WHOLE,
     T_WHOLE,
     field_at,
+    load_number,
     row_at,
     store_number,
     tail_of,
@@ -118,11 +116,6 @@ def _locate(header, ids, limits, places, begin, end):
         places[P_USED, item] = used
 
 
-@nb.njit(**INLINED)
-def load_reward(address, code):
-    return np.float64(load_f32(address)) if code == D_F32 else load_f64(address)
-
-
 @nb.njit(**KERNEL)
 def _fold(header, row, lane, used, row_offset, code, gamma):
     row_bytes = header[H_ROW_BYTES]
@@ -131,7 +124,7 @@ def _fold(header, row, lane, used, row_offset, code, gamma):
     total = 0.0
     weight = 1.0
     for _ in range(used):
-        total += weight * load_reward(row + row_offset, code)
+        total += weight * load_number(row + row_offset, 0, code)
         weight *= gamma
         row += row_bytes
         if row == lane_end:
@@ -172,7 +165,7 @@ def _gather_rewards(header, columns, index, target, ids, places, gamma, begin, e
     for item in range(begin, end):
         used, row = places[P_USED, item], places[P_FIRST, item]
         if used == 1:
-            total = load_reward(row + row_offset, code)
+            total = load_number(row + row_offset, 0, code)
         else:
             total = _fold(header, row, ids[item] >> ID_SHIFT, used, row_offset, code, gamma)
         store_number(target, item, code, total)

@@ -122,7 +122,7 @@ class OutputPlan:
         self._outputs = [*self._list_outputs(shifted_stacks), *(_DRAWN[key] for key in drawn_keys)]
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
         self._pool = TensorPool([(name_of(output.path), output.shape, output.dtype) for output in self._outputs])
-        self._columns = np.array([output.words for output in self._outputs], np.int64)
+        self._columns = np.array([output.words for output in self._outputs], np.int64).reshape(-1, layout.O_NUM_WORDS)
 
     def gather(self, drawn: Drawn, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
         """Fill tensors with the rows of windows of at most `limits` [rows] or [1] steps; returns them by name."""

@@ -257,6 +257,16 @@ def _ask_for(sums, mins, offsets, errors, slot):
         prefetch(mins.ctypes.data + 8 * (slot >> SHIFT))
 
 
+@nb.njit(**KERNEL)
+def _read_errors(errors_at, new_errors):
+    """Copy errors float32 [rows]; returns whether all are finite and none is negative."""
+    for item in range(len(new_errors)):
+        new_errors[item] = load_f32(errors_at + 4 * item)
+        if not (math.isfinite(new_errors[item]) and new_errors[item] >= 0.0):
+            return False
+    return True
+
+
 @nb.njit(nb.int64(_i64, _table, nb.int64, nb.int64, nb.int64, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
 def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, errors, epsilon, alpha):
     """Record the errors of starts; of duplicates the largest wins.
@@ -269,38 +279,31 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
         Addresses of the ids int64 [num_rows] and of their errors float32 [num_rows].
     """
     new_errors = np.empty(num_rows, np.float32)
-    for item in range(num_rows):
-        new_errors[item] = load_f32(errors_at + 4 * item)
-        if not (math.isfinite(new_errors[item]) and new_errors[item] >= 0.0):
-            return BAD_ERROR
+    if not _read_errors(errors_at, new_errors):
+        return BAD_ERROR
     slots = np.empty(num_rows, np.int64)
     count = 0
+    # Not a function of its own: arrays that a loop hands to one that branches cost two atomic operations each.
     for item in range(num_rows):
         start = load_i64(ids_at + 8 * item)
         lane, number = start >> ID_SHIFT, start & ID_MASK
-        slots[item] = -1
         if start < 0 or lane >= header[H_NUM_LANES] or number < oldest_of(header, lane):
             continue
         if number + starts[A_LENGTH, lane] > head_of(header, lane):
             continue
         if starts[A_STRIDE, lane] == 1 or (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
-            slots[item] = lane * header[H_SLOTS] + number % header[H_SLOTS]
-            _ask_for(sums, mins, offsets, errors, slots[item])
+            slot = lane * header[H_SLOTS] + number % header[H_SLOTS]
+            _ask_for(sums, mins, offsets, errors, slot)
+            slots[count], new_errors[count] = slot, new_errors[item]
             count += 1
-    for item in range(num_rows):
-        if slots[item] >= 0:
-            errors[slots[item]] = -1.0
-    for item in range(num_rows):
-        if slots[item] >= 0:
-            errors[slots[item]] = max(errors[slots[item]], new_errors[item])
+    for item in range(count):
+        errors[slots[item]] = -1.0
+    for item in range(count):
+        errors[slots[item]] = max(errors[slots[item]], new_errors[item])
     if len(sums) > 0:
         priorities = np.empty(count)
-        kept = 0
-        for item in range(num_rows):
-            if slots[item] >= 0:
-                slots[kept] = slots[item]
-                priorities[kept] = errors[slots[kept]]
-                kept += 1
+        for item in range(count):
+            priorities[item] = errors[slots[item]]
         prioritise(priorities, epsilon, alpha)
         for item in range(count):
             sums[slots[item]] = priorities[item]

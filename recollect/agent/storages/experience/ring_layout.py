@@ -12,7 +12,10 @@ import numpy as np
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from recollect.agent.storages.experience.pointers import (
+    load_f32,
+    load_f64,
     load_i32,
+    load_i64,
     load_u8,
     store_f32,
     store_f64,
@@ -191,6 +194,20 @@ def frame_at(header, lane, number, back, block, frame_bytes, depth, whole_offset
         return block + (lane * slots + start % slots) * frame_bytes
     record = header[H_WHOLES] + (whole - 1) * header[H_WHOLE_BYTES] + whole_offset
     return record + (depth - 1 - (back - age)) * frame_bytes
+
+
+@nb.njit(**INLINED)
+def load_number(address, item, code):
+    """Read element `item` of an array whose dtype has the code `code`, as float64."""
+    if code == D_F32:
+        return np.float64(load_f32(address + 4 * item))
+    if code == D_F64:
+        return load_f64(address + 8 * item)
+    if code == D_U8:
+        return np.float64(load_u8(address + item))
+    if code == D_I32:
+        return np.float64(load_i32(address + 4 * item))
+    return np.float64(load_i64(address + 8 * item))
 
 
 @nb.njit(**INLINED)

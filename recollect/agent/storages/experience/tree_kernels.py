@@ -11,20 +11,18 @@ import numpy as np
 
 from recollect.agent.storages.experience.eights import first_beyond, smallest_of_eight, sum_of_eight
 from recollect.agent.storages.experience.pointers import load_f64, store_f64
+from recollect.agent.storages.experience.ring_layout import INLINED, KERNEL
 
 SHIFT = 3
 FANOUT = 8
 
-_KERNEL = {"nogil": True, "cache": True}
-_INLINED = {"nogil": True, "cache": True, "forceinline": True}
 
-
-@nb.njit(**_INLINED)
+@nb.njit(**INLINED)
 def _positive(value):
     return value if value > 0.0 else np.inf
 
 
-@nb.njit(**_INLINED)
+@nb.njit(**INLINED)
 def _refresh_node(sums, mins, offsets, level, node):
     """Recompute a node of `level` >= 1 from its children."""
     child = offsets[level - 1] + (node << SHIFT)
@@ -34,13 +32,13 @@ def _refresh_node(sums, mins, offsets, level, node):
     store_f64(mins.ctypes.data + 8 * (offsets[level] - offsets[1] + node), smallest if smallest < np.inf else 0.0)
 
 
-@nb.njit(**_INLINED)
+@nb.njit(**INLINED)
 def num_nodes(offsets, level):
     """Nodes of `level` >= 1 that have children; the rest pads the level to whole cache lines."""
     return (offsets[level] - offsets[level - 1]) >> SHIFT
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**KERNEL)
 def refresh(sums, mins, offsets, leaves, num_leaves):
     """Recompute what stands above the first `num_leaves` of `leaves`."""
     for level in range(1, len(offsets) - 1):
@@ -56,7 +54,7 @@ def refresh(sums, mins, offsets, leaves, num_leaves):
             previous = node
 
 
-@nb.njit(nb.void(nb.float64[::1], nb.float64[::1], nb.int64[::1]), **_KERNEL)
+@nb.njit(nb.void(nb.float64[::1], nb.float64[::1], nb.int64[::1]), **KERNEL)
 def rebuild(sums, mins, offsets):
     """Recompute every inner node."""
     for level in range(1, len(offsets) - 1):
@@ -64,7 +62,7 @@ def rebuild(sums, mins, offsets):
             _refresh_node(sums, mins, offsets, level, node)
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**KERNEL)
 def _last_positive(children):
     """The last positive child, and the largest residual that it holds: where rounding overshot."""
     child = FANOUT - 1
@@ -73,7 +71,7 @@ def _last_positive(children):
     return child, np.nextafter(load_f64(children + 8 * child), 0.0)
 
 
-@nb.njit(**_INLINED)
+@nb.njit(**INLINED)
 def pick_child(children, residual):
     """Child in whose share `residual` falls, and what is left of it; never one of priority 0.
 
@@ -86,14 +84,14 @@ def pick_child(children, residual):
     return child, left
 
 
-@nb.njit(**_INLINED)
+@nb.njit(**INLINED)
 def _add_node(sums_at, mins_at, level, node, levels, nodes, ends, count, running, smallest):
     running += load_f64(sums_at + 8 * node)
     levels[count], nodes[count], ends[count] = level, node, running
     return running, min(smallest, _positive(load_f64(mins_at + 8 * node)))
 
 
-@nb.njit(**_KERNEL)
+@nb.njit(**KERNEL)
 def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, running, smallest):
     """Append to a list the fewest nodes that cover the leaves [begin, end).
 

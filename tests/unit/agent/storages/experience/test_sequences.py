@@ -190,7 +190,7 @@ def test_a_copy_that_starts_at_states_that_are_not_known_is_warned_of() -> None:
     copy.insert_data_slice(recurrent_slice(6))
     memory.insert_data_slice(recurrent_slice(10))
     stored = memory.get_all_buffer_data()
-    # Its starts are 8 and 12, the third and the seventh of the steps to be copied; states are known of the first and fifth.
+    # It starts at 8 and 12, the third and seventh of the steps copied; states are known of the first and fifth.
     message = "2 sequences of this storage start at steps whose hidden states are not known"
     with pytest.warns(RecollectWarning, match=message):
         copy.insert_data_slice(stored)
