@@ -13,11 +13,6 @@ RUN := $(VENV)/bin/python
 BENCH_RUN := $(BENCH_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
-# Numba's disk cache notices changes in a kernel's own file only, not in those that it inlines from, so
-# compiled kernels are dropped when any file beside them is newer than this stamp.
-EXPERIENCE := recollect/agent/storages/experience
-KERNELS := $(EXPERIENCE)/__pycache__/.kernels-are-fresh
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup train test test-all check format bench mutants clean distclean
@@ -27,13 +22,13 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv with everything for training, tests and checks
 
-train: $(STAMP) $(KERNELS) ## train an agent: SAC with PER and 3-step returns on Pendulum-v1, about two minutes
+train: $(STAMP) ## train an agent: SAC with PER and 3-step returns on Pendulum-v1, about two minutes
 	$(RUN) -m recollect train $(ARGS)
 
-test: $(STAMP) $(KERNELS) ## run the tests
+test: $(STAMP) ## run the tests
 	$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
 
-test-all: $(STAMP) $(KERNELS) ## run the tests with the long tables
+test-all: $(STAMP) ## run the tests with the long tables
 	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## lint, format check, types
@@ -45,10 +40,10 @@ format: $(STAMP) ## rewrite the source in house format
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: $(BENCH_STAMP) $(KERNELS) ## compare with the peers, in a venv of its own
+bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 	$(BENCH_RUN) benchmarks/replay.py $(ARGS)
 
-mutants: $(STAMP) $(KERNELS) ## plant faults into the source and see the tests catch each one
+mutants: $(STAMP) ## plant faults into the source and see the tests catch each one
 	$(RUN) tests/mutants.py $(ARGS)
 
 clean: ## remove caches and build products
@@ -66,11 +61,6 @@ define create_venv
 @test -x $(1)/bin/pip || { echo "creating $(1)"; $(PYTHON) -m venv $(1) 2>/dev/null; } \
 	|| { $(PYTHON) -m venv --clear --without-pip $(1) && $(PYTHON) -m pip --python $(1)/bin/python install --quiet pip; }
 endef
-
-$(KERNELS): $(wildcard $(EXPERIENCE)/*.py)
-	@mkdir -p $(@D)
-	@rm -f $(@D)/*.nbi $(@D)/*.nbc
-	@touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	$(call create_venv,$(VENV))

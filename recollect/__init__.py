@@ -1,4 +1,4 @@
-"""Recollect: modular deep reinforcement learning around the best experience memory.
+"""Recollect: modular deep reinforcement learning around its experience memory.
 
 The names below are loaded when they are first used, so that `import recollect` is quick.
 """

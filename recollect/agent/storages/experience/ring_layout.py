@@ -1,8 +1,7 @@
 """Where things lie in a lane ring: the words of its header and tables, the bytes of its rows.
 
 Kernels take the ring's `header`, an int64 array of sizes and addresses whose words the `H_*` constants
-name, so that a call unboxes a few arrays whatever the schema. Numba's disk cache does not notice
-changes in another file than the kernel's own: `make` drops the cache when a file here changes.
+name, so that a call unboxes a few arrays whatever the schema.
 """
 
 from typing import Any, Final

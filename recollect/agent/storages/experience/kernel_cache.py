@@ -1,0 +1,25 @@
+"""Compiled kernels on the disk, kept in step with the source."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def drop_stale_kernels(folder: Path) -> None:
+    """Remove the kernels that were compiled before any source file in `folder` changed.
+
+    Numba notices changes in a kernel's own file only, and would go on with old copies of what it inlines from
+    other files. Where nothing may be written, Numba keeps its cache elsewhere, and files change with an install only.
+    """
+    newest = max(path.stat().st_mtime_ns for path in folder.glob("*.py"))
+    cache = folder / "__pycache__"
+    stamp = cache / "kernels.stamp"
+    if stamp.exists() and stamp.stat().st_mtime_ns == newest:
+        return
+    with suppress(OSError):
+        cache.mkdir(exist_ok=True)
+        for pattern in ("*.nbi", "*.nbc"):
+            for path in cache.glob(pattern):
+                path.unlink(missing_ok=True)
+        stamp.touch()
+        os.utime(stamp, ns=(newest, newest))
