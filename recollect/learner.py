@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect import keys
+from recollect import keys, metrics
 from recollect.checks import check_count
 from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
-from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
@@ -147,7 +146,7 @@ class Learner:
         return self.last_evaluation
 
     def get_metrics(self) -> dict[str, float]:
-        """Return what is known of the training, by the names in `recollect.runs.metrics`."""
+        """Return what is known of the training, by the names in `recollect.metrics`."""
         steps_per_s, updates_per_s = self._rates.per_second()
         status = self.scheme.status()
         episodes = status.episodes

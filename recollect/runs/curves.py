@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from recollect import metrics
 from recollect.config.files import NAME
 from recollect.config.parts import ALGO, PARTS, STORAGE, options_of, registry
 from recollect.errors import ConfigError, RecollectWarning, closest
-from recollect.runs import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import number_in, read_rows
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from recollect.runs import metrics
+from recollect import metrics
 from recollect.runs.curves import (
     Group,
     Points,

@@ -11,20 +11,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from recollect.runs import metrics
+from recollect import metrics
+from recollect.units import human_bytes
 
 _BAR_WIDTH: Final = 24
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
 _NUM_SPARKS: Final = 16
 _NUM_LOSSES: Final = 4
 _NUM_WORKERS: Final = 32
-# What workers of a kind are called before their number, and what their lag is called.
-_KINDS: Final = {"workers": ("", "policy_lag"), "gradients": ("grad ", "asynchrony")}
+# What workers of a kind are called before their number.
+_TITLES: Final = {metrics.COLLECTORS: "", metrics.GRADIENTS: "grad "}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
 # What stands between the parts of a line.
 _BETWEEN: Final = re.compile("(   | · )")
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 Metrics = Mapping[str, float]
 
@@ -155,7 +155,7 @@ def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = Tru
     if found[metrics.UPDATES_PER_S] > 0:
         parts.append(f"updates/s {found[metrics.UPDATES_PER_S]:,.0f}")
     fill = f"{found[metrics.STORAGE_SIZE]:,.0f}/{found[metrics.STORAGE_CAPACITY]:,.0f}"
-    parts.append(f"replay {fill} ({num_bytes(found[metrics.STORAGE_BYTES])})")
+    parts.append(f"replay {fill} ({human_bytes(found[metrics.STORAGE_BYTES])})")
     return "   ".join(parts)
 
 
@@ -181,7 +181,7 @@ def workers_line(found: Metrics) -> str:
         num_restarts = found.get(metrics.WORKER_RESTARTS, 0) + found.get(metrics.GRADIENT_RESTARTS, 0)
         parts.append(f"restarts {num_restarts:.0f}")
     if metrics.WORKER_BYTES_PER_S in found:
-        parts.append(f"{num_bytes(found[metrics.WORKER_BYTES_PER_S])}/s")
+        parts.append(f"{human_bytes(found[metrics.WORKER_BYTES_PER_S])}/s")
     return " · ".join(parts)
 
 
@@ -189,19 +189,19 @@ def worker_lines(found: Metrics) -> list[str]:
     """How each remote worker fares, those that collect and those that compute gradients; the first few of them."""
     patterns = (metrics.OF_WORKER, metrics.OF_GRADIENT_WORKER)
     rates = [name for pattern in patterns for name in found if pattern.match(name)]
-    names = [name.removesuffix(metrics.OF_WORKER_STEPS_PER_S) for name in rates]
+    names = [name.removesuffix(f"/{metrics.STEPS_PER_S}") for name in rates]
     lines = [_worker_line(found, name) for name in names[:_NUM_WORKERS]]
     return lines if len(names) == len(lines) else [*lines, f"… and {len(names) - len(lines)} more"]
 
 
 def _worker_line(found: Metrics, name: str) -> str:
     kind, _, place = name.rpartition("/")
-    title, name_of_lag = _KINDS[kind]
-    rate, lag = found[f"{name}/steps_per_s"], found[f"{name}/{name_of_lag}"]
-    restarts, sent = found[f"{name}/restarts"], found[f"{name}/bytes_per_s"]
-    return (
-        f"{title + place:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}   restarts {restarts:2.0f}   {num_bytes(sent):>9}/s"
+    rate, lag, restarts, sent = (
+        found[f"{name}/{value}"]
+        for value in (metrics.STEPS_PER_S, metrics.LAGS[kind], metrics.RESTARTS, metrics.BYTES_PER_S)
     )
+    pace = f"{_TITLES[kind] + place:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}"
+    return f"{pace}   restarts {restarts:2.0f}   {human_bytes(sent):>9}/s"
 
 
 def folded(line: str, width: int) -> list[str]:
@@ -241,12 +241,3 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def num_bytes(count: float) -> str:
-    """Bytes in a unit that keeps the number short."""
-    for unit in _UNITS[:-1]:
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == _UNITS[0] else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} {_UNITS[-1]}"

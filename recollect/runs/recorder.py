@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from recollect.runs import metrics
+from recollect import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.saving import Saves
 from recollect.runs.state_files import flatten, write_tensors

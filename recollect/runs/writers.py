@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from recollect import metrics
 from recollect.errors import ConfigError, StorageError
-from recollect.runs import metrics
 
 Metrics = Mapping[str, float]
 

@@ -16,9 +16,9 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
-from recollect import DDQN, Agent, OffPolicyActor
+from recollect import DDQN, Agent, OffPolicyActor, metrics
 from recollect.errors import ConfigError, RecollectWarning
-from recollect.runs import RunDirectory, metrics
+from recollect.runs import RunDirectory
 from recollect.runs.writers import read_rows
 
 SMALL: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from recollect import keys
+from recollect import keys, metrics
 from recollect.agent.storages import ReplayBuffer
 from recollect.errors import (
     ConfigError,
@@ -21,7 +21,7 @@ from recollect.errors import (
     WorkerError,
 )
 from recollect.learner import Learner
-from recollect.runs import RunDirectory, metrics
+from recollect.runs import RunDirectory
 from recollect.runs.writers import read_rows
 from recollect.scheme import Scheme
 from tests.reference import flatten, same_bits

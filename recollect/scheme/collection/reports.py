@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from recollect import metrics
+
 _NUM_RECENT_SLICES: Final = 20
-_WORKERS: Final = "workers"
 _TOTALS: Final = ("num_steps", "restarts", "num_bytes", "codec_s", "env_failures")
 
 
@@ -157,24 +158,25 @@ def worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
         return {}
     lags = [report.lag for report in reports]
     found: dict[str, float] = {
-        f"{_WORKERS}/number": len(reports),
-        f"{_WORKERS}/alive": sum(report.is_alive for report in reports),
-        f"{_WORKERS}/restarts": sum(report.restarts for report in reports),
-        f"{_WORKERS}/policy_lag": sum(lags) / len(lags),
-        f"{_WORKERS}/policy_lag_max": max(report.max_lag for report in reports),
-        f"{_WORKERS}/bytes_per_s": sum(report.bytes_per_s for report in reports),
-        f"{_WORKERS}/codec_s": sum(report.codec_s for report in reports),
+        metrics.WORKERS: len(reports),
+        metrics.WORKERS_ALIVE: sum(report.is_alive for report in reports),
+        metrics.WORKER_RESTARTS: sum(report.restarts for report in reports),
+        metrics.POLICY_LAG: sum(lags) / len(lags),
+        metrics.POLICY_LAG_MAX: max(report.max_lag for report in reports),
+        metrics.WORKER_BYTES_PER_S: sum(report.bytes_per_s for report in reports),
+        metrics.WORKER_CODEC_S: sum(report.codec_s for report in reports),
     }
     for report in reports:
-        found |= metrics_of(report, f"{_WORKERS}/{report.index_parent}.{report.index_worker}", "policy_lag")
+        found |= metrics_of(report, metrics.COLLECTORS, f"{report.index_parent}.{report.index_worker}")
     return found
 
 
-def metrics_of(report: WorkerReport, prefix: str, lag: str) -> dict[str, float]:
-    """Metrics of one worker by name; `lag` is what its lag is called."""
-    return {
-        f"{prefix}/steps_per_s": report.steps_per_s,
-        f"{prefix}/{lag}": report.lag,
-        f"{prefix}/restarts": report.restarts,
-        f"{prefix}/bytes_per_s": report.bytes_per_s,
+def metrics_of(report: WorkerReport, kind: str, number: str) -> dict[str, float]:
+    """Metrics of one worker by name; `kind` is one of `metrics.LAGS`."""
+    values = {
+        metrics.STEPS_PER_S: report.steps_per_s,
+        metrics.LAGS[kind]: report.lag,
+        metrics.RESTARTS: report.restarts,
+        metrics.BYTES_PER_S: report.bytes_per_s,
     }
+    return {f"{kind}/{number}/{name}": value for name, value in values.items()}

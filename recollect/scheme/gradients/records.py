@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
+from recollect import metrics
 from recollect.scheme.collection.reports import Receipt, WorkerRecord, WorkerReport, metrics_of
-
-_GRADIENTS: Final = "gradients"
 
 
 class GradientRecords:
@@ -41,5 +39,5 @@ def gradient_worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]
     """Metrics of each gradient worker, by name."""
     found: dict[str, float] = {}
     for report in reports:
-        found |= metrics_of(report, f"{_GRADIENTS}/{report.index_worker}", "asynchrony")
+        found |= metrics_of(report, metrics.GRADIENTS, str(report.index_worker))
     return found

@@ -5,9 +5,9 @@ from typing import Any, Final
 import pytest
 import torch
 
+from recollect import metrics
 from recollect.config import build, resolve
 from recollect.learner import Learner
-from recollect.runs import metrics
 from tests.schemes import make_scheme
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")

@@ -9,10 +9,10 @@ import pytest
 import ray
 import torch
 
+from recollect import metrics
 from recollect.agent.storages import ReplayBuffer
 from recollect.errors import NotFiniteError
 from recollect.learner import Learner
-from recollect.runs import metrics
 from recollect.scheme import Scheme
 from recollect.scheme.gradients.status import GradientStatus
 from tests.schemes import make_scheme

@@ -9,9 +9,9 @@ import psutil
 import pytest
 import ray
 
+from recollect import metrics
 from recollect.config import build, resolve
 from recollect.learner import Learner
-from recollect.runs import metrics
 from recollect.scheme import Scheme
 
 NUM_KILLS: Final = 50 if os.environ.get("RECOLLECT_LONG") else 5

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recollect import metrics
 from recollect.errors import ConfigError, RecollectWarning
-from recollect.runs import RunDirectory, metrics
+from recollect.runs import RunDirectory
 from recollect.runs.curves import (
     NUM_POINTS,
     Points,

@@ -5,8 +5,8 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
+from recollect import metrics
 from recollect.errors import ConfigError
-from recollect.runs import metrics
 from recollect.runs.plots import plot_run, plot_runs
 from tests.unit.runs.test_curves import CONFIG, make_run
 

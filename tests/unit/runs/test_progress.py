@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from recollect.runs import metrics, progress
+from recollect import metrics
+from recollect.runs import progress
 from recollect.runs.progress import LiveProgress, PlainProgress, make_progress
 
 FOUND = {
@@ -91,13 +92,6 @@ def test_numbers(value: float, expected: str) -> None:
 @pytest.mark.parametrize(("seconds", "expected"), [(14.2, "0:14"), (75, "1:15"), (3671, "1:01:11")])
 def test_durations(seconds: float, expected: str) -> None:
     assert progress.duration(seconds) == expected
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"), [(12, "12 B"), (1_500, "1.5 kB"), (7.1e9, "7.1 GB"), (5e15, "5000.0 TB")]
-)
-def test_bytes(count: float, expected: str) -> None:
-    assert progress.num_bytes(count) == expected
 
 
 def test_the_display_fits_the_console() -> None:

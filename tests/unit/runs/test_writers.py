@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from recollect import metrics
 from recollect.errors import ConfigError, StorageError
-from recollect.runs import metrics
 from recollect.runs.writers import CSVWriter, TensorBoardWriter, WandbWriter, read_rows
 
 

@@ -11,21 +11,13 @@ import numpy as np
 import psutil
 
 from recollect.errors import ConfigError, StorageError
+from recollect.units import human_bytes
 
 Backing = Literal["ram", "shared", "file"]
 
 _log = logging.getLogger(__name__)
 _MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
-
-
-def human_bytes(num_bytes: float) -> str:
-    """Write a number of bytes for people: `104.0 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.1f} {unit}" if unit != "B" else f"{num_bytes:.0f} B"
-        num_bytes /= 1000
-    return f"{num_bytes:.1f} TB"
 
 
 def machine_memory() -> int:

@@ -1,0 +1,11 @@
+import pytest
+
+from recollect.units import human_bytes
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "expected"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (7.1e9, "7.1 GB"), (5e15, "5000.0 TB")],
+)
+def test_bytes(num_bytes: float, expected: str) -> None:
+    assert human_bytes(num_bytes) == expected
