@@ -32,7 +32,7 @@ class SliceSource(Worker):
     def send(self, number: int, num_steps: int) -> Slice:
         """The steps as the slice with a running number."""
         self.tick()
-        info = {keys.COLLECTION: {"time_s": 0.0}, "ended": [], "env_failures": 0}
+        info = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
         return Slice((0, self.index_worker), self._epoch, number * num_steps, 1, self._arrays, info)
 
     def stop(self) -> None:

@@ -46,8 +46,12 @@ EPISODES: Final = "Episodes"
 TRAIN_REWARD: Final = "TrainReward"
 STORAGE: Final = "Storage"
 STALE: Final = "stale_priorities"
+
+# In the info of what was collected: the seconds that it took, the episodes that ended, env failures so far.
 COLLECTION: Final = "Collection"
-EPISODE_LENGTH: Final = "EpisodeLength"
+TIME_S: Final = "time_s"
+ENDED: Final = "ended"
+ENV_FAILURES: Final = "env_failures"
 
 # Parts of a goal environment's observation (Gymnasium's convention).
 ACHIEVED_GOAL: Final = "achieved_goal"
@@ -70,9 +74,25 @@ NUM_FAILURES: Final = "recollect/num_failures"
 LAST_FAILURE: Final = "recollect/last_failure"
 EPISODE_LOST: Final = "recollect/episode_lost"
 
-# Whether workers wait for each other, and where updates are made.
+# Components of a worker, by which they are replaced.
+ACTOR_COMPONENT: Final = "actor"
+ALGO_COMPONENT: Final = "algo"
+STORAGE_COMPONENT: Final = "storage"
+ENVS_TRAIN_COMPONENT: Final = "envs_train"
+ENVS_TEST_COMPONENT: Final = "envs_test"
+
+# What environments are for.
+TRAIN: Final = "train"
+TEST: Final = "test"
+
+# Whether workers, or environments, wait for each other; environments can also be stepped by code of their own.
 SYNC: Final = "sync"
 ASYNC: Final = "async"
+NATIVE: Final = "native"
+ENVPOOL: Final = "envpool"
+VEC_KINDS: Final = (SYNC, ASYNC, NATIVE, ENVPOOL)
+
+# Where updates are made.
 CENTRAL: Final = "central"
 DECENTRALISED: Final = "decentralised"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from recollect import keys
 from recollect.cli.parsing import CommandParser, count, whole_number
 from recollect.cli.summary import free_folder
 from recollect.config import RunConfig, build
@@ -69,7 +70,7 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
     folder = free_folder(folder, _VIDEOS)
     kwargs = {"config": config, "folder": str(folder), "num_episodes": num_episodes}
     factory = VecEnvFactory(vec_env_class=VecEnv, env_fn=_filmed, env_kwargs=kwargs, seed=config.seed)
-    envs = factory(scheme.col_worker.device, mode="test")
+    envs = factory(scheme.col_worker.device, mode=keys.TEST)
     try:
         evaluate(scheme.algo, scheme.actor, envs, num_episodes)
     finally:

@@ -5,6 +5,7 @@ from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from recollect import keys
 from recollect.config import layers, presets
 from recollect.config.files import NAME, Document, read_document, write_document
 from recollect.config.parts import (
@@ -25,12 +26,11 @@ from recollect.options import Options, count, count_or_zero, option, optional
 
 AUTO: Final = "auto"
 NO_PRESET: Final = "none"
-VEC_KINDS: Final = ("sync", "async", "native", "envpool")
 
 
 def _check_vec(name: str, value: Any) -> str:
-    if value not in VEC_KINDS:
-        raise ConfigError(f"{name} must be one of {', '.join(VEC_KINDS)}, got {value!r}")
+    if value not in keys.VEC_KINDS:
+        raise ConfigError(f"{name} must be one of {', '.join(keys.VEC_KINDS)}, got {value!r}")
     return str(value)
 
 
@@ -63,7 +63,7 @@ class RunConfig(Options):
     seed: int = option(1, "Seed of everything: weights, environments, exploration, batches.", count_or_zero)
     steps: int = option(20_000, "Environment steps to train for, over all environments together.", count)
     num_envs: int = option(1, "Environments that are stepped together.", count)
-    vec: str = option("sync", "How they are stepped: sync, async (a process each), native or envpool.", _check_vec)
+    vec: str = option(keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", _check_vec)
     num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))

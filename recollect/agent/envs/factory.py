@@ -8,6 +8,7 @@ import gymnasium as gym
 import torch
 from gymnasium.vector import AutoresetMode
 
+from recollect import keys
 from recollect.agent.envs.catalog import frame_stack_of
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
@@ -18,8 +19,7 @@ from recollect.errors import ConfigError, closest
 if TYPE_CHECKING:
     from recollect.agent.envs.vec_env import VecEnv
 
-_TRAIN: Final = "train"
-_MODES: Final = (_TRAIN, "test")
+_MODES: Final = (keys.TRAIN, keys.TEST)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,7 +38,7 @@ class VecEnvFactory:
     env_fn: Callable[..., Any] | str
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     vec_env_size: int = 1
-    kind: str = "sync"
+    kind: str = keys.SYNC
     autoreset_mode: AutoresetMode | str | None = None
     seed: int = 0
     max_consecutive_failures: int = 5
@@ -55,7 +55,7 @@ class VecEnvFactory:
         self._plan(self.vec_env_size)
 
     def __call__(
-        self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = "train"
+        self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN
     ) -> "VecEnv":
         """Create the envs of one worker, for training or for tests."""
         seeds = self.seeds(index_worker, index_parent, mode)
@@ -63,7 +63,7 @@ class VecEnvFactory:
         vector = BUILDERS[self.kind](plan, seeds)
         return self.vec_env_class(vector, device, seeds=seeds, env_fns=env_fns_of(self.kind, plan))
 
-    def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = "train") -> list[int]:
+    def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN) -> list[int]:
         """Seeds of one worker's envs, from the run's seed and the worker's place."""
         if mode not in _MODES:
             raise ConfigError(f"mode must be one of {_MODES}, got {mode!r}")
@@ -90,13 +90,13 @@ class VecEnvFactory:
         """How many frames observations are stacks of, where the id tells, for storages to keep each frame once."""
         return frame_stack_of(self.env_fn, self.kind, self.env_kwargs) if isinstance(self.env_fn, str) else None
 
-    def _plan(self, num_envs: int, mode: str = _TRAIN) -> VectorPlan:
+    def _plan(self, num_envs: int, mode: str = keys.TRAIN) -> VectorPlan:
         try:
             autoreset = None if self.autoreset_mode is None else AutoresetMode(self.autoreset_mode)
         except ValueError:
             known = ", ".join(repr(each.value) for each in AutoresetMode)
             raise ConfigError(f"autoreset_mode must be one of {known}, got {self.autoreset_mode!r}") from None
-        limit, is_training = self.max_consecutive_failures, mode == _TRAIN
+        limit, is_training = self.max_consecutive_failures, mode == keys.TRAIN
         return VectorPlan(self.env_fn, self.env_kwargs, num_envs, autoreset, limit, is_training)
 
     def __repr__(self) -> str:

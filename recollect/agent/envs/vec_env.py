@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
+from recollect import keys
 from recollect.agent.envs.autoreset import driver_of
 from recollect.agent.envs.factory import VecEnvFactory
 from recollect.agent.envs.failures import describe
@@ -75,7 +76,7 @@ class VecEnv:
         env_kwargs: Mapping[str, Any] | None = None,
         vec_env_size: int = 1,
         *,
-        kind: str = "sync",
+        kind: str = keys.SYNC,
         autoreset_mode: AutoresetMode | str | None = None,
         seed: int = 0,
         max_consecutive_failures: int = 5,

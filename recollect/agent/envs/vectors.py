@@ -10,6 +10,7 @@ from typing import Any, Final
 import gymnasium as gym
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from recollect import keys
 from recollect.agent.envs.catalog import make_native, make_pool, make_test_env, make_training_env
 from recollect.agent.envs.envpool_vector import EnvPoolVector
 from recollect.agent.envs.failures import FaultTolerantEnv
@@ -103,10 +104,10 @@ def build_envpool(plan: VectorPlan, seeds: list[int]) -> VectorEnv:
 
 
 BUILDERS: Final[dict[str, Callable[[VectorPlan, list[int]], VectorEnv]]] = {
-    "sync": build_sync,
-    "async": build_async,
-    "native": build_native,
-    "envpool": build_envpool,
+    keys.SYNC: build_sync,
+    keys.ASYNC: build_async,
+    keys.NATIVE: build_native,
+    keys.ENVPOOL: build_envpool,
 }
 
 
@@ -123,7 +124,7 @@ def close_vector(vector: VectorEnv) -> None:
 
 def env_fns_of(kind: str, plan: VectorPlan) -> list[EnvBuilder]:
     """What makes each single env; none where there are no single envs."""
-    return [plan.build_one] * plan.num_envs if kind in ("sync", "async") else []
+    return [plan.build_one] * plan.num_envs if kind in (keys.SYNC, keys.ASYNC) else []
 
 
 def _tolerant_builders(plan: VectorPlan) -> list[EnvBuilder]:

@@ -78,7 +78,7 @@ class Acting:
         """Replace the environments after a step was interrupted: nobody knows how far it came."""
         worker = self._worker
         assert worker.train_envs_factory is not None
-        worker.replace_agent_component("envs_train", worker.train_envs_factory)
+        worker.replace_agent_component(keys.ENVS_TRAIN_COMPONENT, worker.train_envs_factory)
         worker.envs_train.reseed(worker.num_steps)
         self.begin_episodes()
 

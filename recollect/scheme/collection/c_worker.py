@@ -23,13 +23,8 @@ from recollect.scheme.weights import unpack_weights
 Factory = Callable[..., Any]
 Info = dict[str, Any]
 
-_TEST: Final = "test"
 _COUNTERS: Final = ("num_steps", "num_steps_lost", "iter", "actor_version")
 _EPISODES: Final = "episodes"
-
-# In the info of a slice: the episodes that ended, and how often an env has failed so far.
-ENDED: Final = "ended"
-ENV_FAILURES: Final = "env_failures"
 
 
 class CWorker(Worker):
@@ -121,7 +116,7 @@ class CWorker(Worker):
         self.algo_factory = algo_factory
         self.train_envs_factory = train_envs_factory
         self.envs_train = self.make_envs(train_envs_factory)
-        self.envs_test = self.make_envs(test_envs_factory, _TEST)
+        self.envs_test = self.make_envs(test_envs_factory, keys.TEST)
         self.actor = self.make_actor(actor_factory)
         self.algo = algo_factory(self.device, self.actor, self.envs_train or self.envs_test)
         if initial_weights is not None:
@@ -156,7 +151,7 @@ class CWorker(Worker):
         data : dict
             Steps collected, (nested) tensors `[time, num_envs, ...]`.
         info : dict
-            Time spent and steps taken, and the episodes that ended.
+            The time spent, the episodes that ended, and how often an env has failed so far.
         """
         recorder = SliceRecorder(self.update_every)
         info = self._collect_into(recorder, listen_to)
@@ -307,18 +302,15 @@ class CWorker(Worker):
 
     def _collect_into(self, recorder: SliceRecorder, listen_to: Collection[str]) -> Info:
         """Collect for one update stage, and say what else there is to know of it."""
-        num_before, begin = self.num_steps, time.perf_counter()
+        begin = time.perf_counter()
         self._acting.take_steps(recorder, self.update_every, listen_to)
         elapsed_s = time.perf_counter() - begin
         episodes = self.episodes.take_new()
         return {
-            keys.COLLECTION: {"time_s": elapsed_s, "num_steps": self.num_steps - num_before},
-            keys.EPISODES: {
-                keys.TRAIN_REWARD: [episode.total_reward for episode in episodes],
-                keys.EPISODE_LENGTH: [episode.num_steps for episode in episodes],
-            },
-            ENDED: episodes,
-            ENV_FAILURES: self.envs_train.num_failures,
+            keys.COLLECTION: {keys.TIME_S: elapsed_s},
+            keys.EPISODES: {keys.TRAIN_REWARD: [episode.total_reward for episode in episodes]},
+            keys.ENDED: episodes,
+            keys.ENV_FAILURES: self.envs_train.num_failures,
         }
 
 

@@ -19,16 +19,16 @@ Factory = Callable[..., Any]
 
 # Which parameter of a remote worker makes which component; tests are run by the local worker alone.
 _FACTORIES: Final = {
-    "actor": "actor_factory",
-    "algo": "algo_factory",
-    "storage": "storage_factory",
-    "envs_train": "train_envs_factory",
+    keys.ACTOR_COMPONENT: "actor_factory",
+    keys.ALGO_COMPONENT: "algo_factory",
+    keys.STORAGE_COMPONENT: "storage_factory",
+    keys.ENVS_TRAIN_COMPONENT: "train_envs_factory",
 }
 # Changes that go with a component when it is replaced: a new algorithm is made with a new actor.
 _CHANGES_OF: Final = {
-    "actor": "update_algorithm_parameter",
-    "algo": "update_algorithm_parameter",
-    "storage": "update_storage_parameter",
+    keys.ACTOR_COMPONENT: "update_algorithm_parameter",
+    keys.ALGO_COMPONENT: "update_algorithm_parameter",
+    keys.STORAGE_COMPONENT: "update_storage_parameter",
 }
 
 

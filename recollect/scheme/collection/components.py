@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from recollect import keys
 from recollect.agent.envs.spaces import have_same_form
 from recollect.errors import ConfigError
 
@@ -48,7 +49,7 @@ def _replace_envs_train(worker: "CWorker", factory: Factory) -> None:
 
 
 def _replace_envs_test(worker: "CWorker", factory: Factory) -> None:
-    envs = worker.make_envs(factory, "test")
+    envs = worker.make_envs(factory, keys.TEST)
     _check_spaces(worker, envs)
     if worker.envs_test is not None:
         worker.envs_test.close()
@@ -72,9 +73,9 @@ def _check_spaces(worker: "CWorker", envs: Any) -> None:
 
 
 REPLACEMENTS: Final[dict[str, Callable[["CWorker", Factory], None]]] = {
-    "actor": _replace_actor,
-    "algo": _replace_algo,
-    "storage": _replace_storage,
-    "envs_train": _replace_envs_train,
-    "envs_test": _replace_envs_test,
+    keys.ACTOR_COMPONENT: _replace_actor,
+    keys.ALGO_COMPONENT: _replace_algo,
+    keys.STORAGE_COMPONENT: _replace_storage,
+    keys.ENVS_TRAIN_COMPONENT: _replace_envs_train,
+    keys.ENVS_TEST_COMPONENT: _replace_envs_test,
 }

@@ -8,14 +8,13 @@ import numpy as np
 
 from recollect import keys
 from recollect.errors import StorageError
-from recollect.scheme.collection.c_worker import ENDED, ENV_FAILURES, CWorker
+from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.reports import Receipt
 from recollect.scheme.collection.slices import Slice
 
 Life = tuple[int, int, int]
 """Index of a worker's parent, its own, and its epoch: the source of a stream of steps."""
 
-_TIME: Final = "time_s"
 # Marks of steps after which an episode begins.
 _ENDS: Final = (keys.NEXT_DONE, keys.SKIP, keys.CUT)
 
@@ -63,11 +62,11 @@ class Inbox:
         num_fresh = self._store(new, life, num_known) if num_known < new.num_steps else 0
         return Receipt(
             num_fresh,
-            new.info[keys.COLLECTION][_TIME],
+            new.info[keys.COLLECTION][keys.TIME_S],
             newest_version - new.version,
             num_bytes,
             codec_s,
-            new.info[ENV_FAILURES],
+            new.info[keys.ENV_FAILURES],
         )
 
     def forget(self, life: Life) -> None:
@@ -88,8 +87,8 @@ class Inbox:
         num_rows = (new.num_steps - num_known) * worker.envs_train.num_envs
         num_fresh = num_rows - (0 if skipped is None else int(np.count_nonzero(skipped[num_known:])))
         worker.num_steps += num_fresh
-        worker.episodes.add(new.info[ENDED])
-        if new.info[ENDED] and hasattr(worker.storage, "handle_end_of_episode"):
+        worker.episodes.add(new.info[keys.ENDED])
+        if new.info[keys.ENDED] and hasattr(worker.storage, "handle_end_of_episode"):
             worker.storage.handle_end_of_episode()
         return num_fresh
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 
+from recollect import keys
 from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
 from recollect.scheme.base.worker_set import Call
@@ -114,16 +115,16 @@ class RemoteGradients(Gradients):
         self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
 
     def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        if component_name == "envs_test":
+        if component_name == keys.ENVS_TEST_COMPONENT:
             # Tests are run here alone.
             self.col_worker.replace_agent_component(component_name, new_component_factory)
             return
-        if component_name == "storage":
+        if component_name == keys.STORAGE_COMPONENT:
             check_own_storage(new_component_factory)
         self._forget()
         self.col_worker.replace_agent_component(component_name, new_component_factory)
         self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
-        if component_name == "storage":
+        if component_name == keys.STORAGE_COMPONENT:
             self._saved_in = None
             self._num_journals += 1
             self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
