@@ -18,13 +18,13 @@ from recollect.scheme.collection.components import REPLACEMENTS
 from recollect.scheme.collection.episodes import EpisodeHistory
 from recollect.scheme.collection.evaluation import Evaluation, evaluate
 from recollect.scheme.collection.slices import Slice, SliceRecorder, expand
+from recollect.scheme.collection.states import EPISODES, NUM_STEPS
 from recollect.scheme.weights import unpack_weights
 
 Factory = Callable[..., Any]
 Info = dict[str, Any]
 
-_COUNTERS: Final = ("num_steps", "num_steps_lost", "iter", "actor_version")
-_EPISODES: Final = "episodes"
+_COUNTERS: Final = (NUM_STEPS, "num_steps_lost", "iter", "actor_version")
 
 
 class CWorker(Worker):
@@ -284,13 +284,13 @@ class CWorker(Worker):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of the collection, apart from the components."""
-        return {**{name: getattr(self, name) for name in _COUNTERS}, _EPISODES: self.episodes.state()}
+        return {**{name: getattr(self, name) for name in _COUNTERS}, EPISODES: self.episodes.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`, with new episodes that are not those of the beginning once more."""
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self.episodes.load_state(state[_EPISODES])
+        self.episodes.load_state(state[EPISODES])
         self.envs_train.reseed(self.num_steps)
         self.begin_episodes()
 

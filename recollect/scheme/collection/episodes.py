@@ -3,6 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from recollect.agent.envs.step import Step
 from recollect.keys import IS_SUCCESS
 
 NUM_RECENT_EPISODES: Final = 20
+_NUM_EPISODES: Final = "num_episodes"
+_RECENT: Final = "recent"
 
 
 class Episode(NamedTuple):
@@ -67,13 +70,25 @@ class EpisodeHistory:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {"num_episodes": self.num_episodes, "recent": [list(episode) for episode in self.recent]}
+        return {_NUM_EPISODES: self.num_episodes, _RECENT: [list(episode) for episode in self.recent]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
-        self.num_episodes = int(state["num_episodes"])
-        self.recent = deque((Episode(*values) for values in state["recent"]), maxlen=NUM_RECENT_EPISODES)
+        self.num_episodes = int(state[_NUM_EPISODES])
+        self.recent = deque((Episode(*values) for values in state[_RECENT]), maxlen=NUM_RECENT_EPISODES)
         self._new = []
+
+    @staticmethod
+    def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Put states together; episodes are dealt in turn from the newest on, because only the last few count."""
+        turns = zip_longest(*(reversed(state[_RECENT]) for state in states))
+        newest_first = [episode for turn in turns for episode in turn if episode is not None]
+        return {_NUM_EPISODES: sum(state[_NUM_EPISODES] for state in states), _RECENT: newest_first[::-1]}
+
+    @staticmethod
+    def share(state: Mapping[str, Any], num_shares: int) -> list[dict[str, Any]]:
+        """Deal the number of episodes out; each has all of the recent ones, so that their means stay."""
+        return [{**state, _NUM_EPISODES: share} for share in equal_shares(state[_NUM_EPISODES], num_shares)]
 
 
 class EpisodeLog:
@@ -117,6 +132,12 @@ class EpisodeLog:
     def _forget(self, envs: np.ndarray) -> None:
         self._rewards[envs] = 0
         self._num_steps[envs] = 0
+
+
+def equal_shares(total: int, num_shares: int) -> list[int]:
+    """Whole numbers that add up to `total`, as equal as can be."""
+    share, rest = divmod(total, num_shares)
+    return [share + (index < rest) for index in range(num_shares)]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from recollect.checks import check_count
-from recollect.scheme.collection.episodes import Episode, EpisodeLog
+from recollect.scheme.collection.episodes import Episode, EpisodeLog, equal_shares
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def evaluate(algo: Any, actor: Any, envs: Any, num_episodes: int) -> Evaluation:
     Every env contributes a number of episodes that is fixed beforehand, its first ones. To take
     whichever end first would favour short episodes.
     """
-    quotas = _quotas(check_count("num_episodes", num_episodes), envs.num_envs)
+    quotas = equal_shares(check_count("num_episodes", num_episodes), envs.num_envs)
     finished: list[list[Episode]] = [[] for _ in quotas]
     log = EpisodeLog(envs.num_envs)
     obs = envs.reset()
@@ -77,12 +77,6 @@ def evaluate(algo: Any, actor: Any, envs: Any, num_episodes: int) -> Evaluation:
             finished[episode.env].append(episode)
         obs, done = step.obs, torch.as_tensor(step.begins, dtype=torch.float32, device=done.device)
     return _summary([episode for episodes, quota in zip(finished, quotas, strict=True) for episode in episodes[:quota]])
-
-
-def _quotas(num_episodes: int, num_envs: int) -> list[int]:
-    """Episodes of each env, as equal as can be."""
-    share, rest = divmod(num_episodes, num_envs)
-    return [share + (env < rest) for env in range(num_envs)]
 
 
 def _summary(episodes: Sequence[Episode]) -> Evaluation:

@@ -13,6 +13,7 @@ from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
 from recollect.scheme.base.worker_set import Call
 from recollect.scheme.cells import check_own_storage
+from recollect.scheme.collection.states import share_state
 from recollect.scheme.gradients import moments
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, Revival
@@ -264,16 +265,4 @@ def mean_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _shares(state: Mapping[str, Any], num_workers: int) -> list[dict[str, Any]]:
     """The collection of each worker, as it was saved, or an equal share where there were more or fewer."""
     saved: list[dict[str, Any]] = state.get(_WORKERS, [])
-    if len(saved) == num_workers:
-        return saved
-    shares: list[dict[str, Any]] = []
-    for index in range(num_workers):
-        counts = {
-            name: value // num_workers + (index < value % num_workers)
-            for name, value in state.items()
-            if isinstance(value, int)
-        }
-        episodes = state["episodes"]
-        num_episodes = episodes["num_episodes"] // num_workers + (index < episodes["num_episodes"] % num_workers)
-        shares.append({**counts, "episodes": {**episodes, "num_episodes": num_episodes}})
-    return shares
+    return saved if len(saved) == num_workers else share_state(state, num_workers)

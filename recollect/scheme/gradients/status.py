@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any
 
 from recollect.scheme.collection.episodes import EpisodeHistory
 from recollect.scheme.collection.reports import WorkerReport, add_totals
-
-_EPISODES = "episodes"
+from recollect.scheme.collection.states import EPISODES, NUM_STEPS, merge_states
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,13 @@ class GradientStatus:
     @property
     def num_steps(self) -> int:
         """Transitions collected."""
-        return int(self.collection["num_steps"])
+        return int(self.collection[NUM_STEPS])
 
     @property
     def episodes(self) -> EpisodeHistory:
         """The episodes that ended."""
         history = EpisodeHistory()
-        history.load_state(self.collection[_EPISODES])
+        history.load_state(self.collection[EPISODES])
         return history
 
 
@@ -66,25 +64,11 @@ def _is_same(report: WorkerReport, other: WorkerReport) -> bool:
 
 def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:
     """Put the statuses of several workers together."""
-    collections = [status.collection for status in statuses]
-    names = {name: None for collection in collections for name in collection if name != _EPISODES}
-    merged: dict[str, Any] = {name: sum(collection.get(name, 0) for collection in collections) for name in names}
-    merged[_EPISODES] = _merge_episodes([collection[_EPISODES] for collection in collections])
     return GradientStatus(
-        merged,
+        merge_states([status.collection for status in statuses]),
         sum(status.num_stored for status in statuses),
         sum(status.num_most for status in statuses),
         sum(status.num_bytes for status in statuses),
         sum(status.num_env_failures for status in statuses),
         tuple(report for status in statuses for report in status.reports),
     )
-
-
-def _merge_episodes(histories: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Episodes of all, dealt in turn from the newest on, because only the last few count."""
-    turns = zip_longest(*(reversed(history["recent"]) for history in histories))
-    newest_first = [episode for turn in turns for episode in turn if episode is not None]
-    return {
-        "num_episodes": sum(history["num_episodes"] for history in histories),
-        "recent": newest_first[::-1],
-    }
