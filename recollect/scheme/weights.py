@@ -9,14 +9,14 @@ import torch
 from recollect.scheme.base import engine
 
 
-def pack_weights(actor: Any) -> dict[str, np.ndarray]:
-    """Weights and buffers of an actor as arrays, which readers share without a copy."""
-    return {name: tensor.detach().cpu().numpy() for name, tensor in actor.state_dict().items()}
+def pack_weights(module: Any) -> dict[str, np.ndarray]:
+    """Weights and buffers of a module, copied into arrays, which readers of an object store share."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 
 
 def unpack_weights(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Undo `pack_weights`; the tensors are copies."""
-    return {name: torch.tensor(array) for name, array in arrays.items()}
+    """Undo `pack_weights`; arrays that cannot be written to, as those in an object store, are copied."""
+    return {name: torch.from_numpy(array if array.flags.writeable else array.copy()) for name, array in arrays.items()}
 
 
 class Version(NamedTuple):

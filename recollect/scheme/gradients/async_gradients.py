@@ -1,10 +1,10 @@
 """`AsyncGradients`: every worker's gradient as it comes, none too far behind."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from recollect.scheme.base.worker_set import Call
+from recollect.scheme.base.worker_set import Answer, Call
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradients import Gradient, GradientsReport
@@ -90,7 +90,11 @@ class AsyncGradients(RemoteGradients):
     def _receive(self) -> None:
         """Wait for at least one call to end."""
         self._keep_busy()
-        for answer in self.workers.wait([call for call, _ in self._calls.values()]):
+        self._line_up(self.workers.wait([call for call, _ in self._calls.values()]))
+
+    def _line_up(self, answers: Iterable[Answer]) -> None:
+        """Have calls that ended wait for their turn; of those that failed there is nothing to come."""
+        for answer in answers:
             del self._calls[answer.call.worker]
             if answer.error is None:
                 self._arrived.append((answer.call.worker, answer.value))
@@ -99,10 +103,7 @@ class AsyncGradients(RemoteGradients):
         """Let all workers come to rest; gradients of other weights are of no use, what is known of them is."""
         super()._forget()
         while self._calls:
-            for answer in self.workers.wait_all([call for call, _ in self._calls.values()]):
-                del self._calls[answer.call.worker]
-                if answer.error is None:
-                    self._arrived.append((answer.call.worker, answer.value))
+            self._line_up(self.workers.wait_all([call for call, _ in self._calls.values()]))
         while self._arrived:
             self._note(*self._arrived.popleft())
         self._published = None

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
+
+from recollect.scheme.weights import pack_weights, unpack_weights
 
 Arrays = dict[str, np.ndarray]
 
@@ -35,14 +36,14 @@ class Learned:
 
 def take_learned(algo: Any, version: int) -> Learned:
     """What an algorithm and its actor have learned; a copy."""
-    weights = _arrays(algo.actor.state_dict()), _arrays(algo.multipliers.state_dict())
+    weights = pack_weights(algo.actor), pack_weights(algo.multipliers)
     return Learned(*weights, version, algo.num_learners, algo.num_missed)
 
 
 def put_learned(algo: Any, learned: Learned) -> None:
     """Let an algorithm and its actor go on from what another one has learned."""
-    algo.set_weights(_tensors(learned.actor))
-    algo.multipliers.load_state_dict(_tensors(learned.multipliers))
+    algo.set_weights(unpack_weights(learned.actor))
+    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))
     algo.num_updates = learned.version
     algo.num_learners = learned.num_learners
     algo.num_missed = learned.num_missed
@@ -50,7 +51,7 @@ def put_learned(algo: Any, learned: Learned) -> None:
 
 def take_state(algo: Any) -> dict[str, Any]:
     """All that it takes to learn on elsewhere as if here: weights, optimisers, counters, chance."""
-    return {"actor": _arrays(algo.actor.state_dict()), "algorithm": algo.state()}
+    return {"actor": pack_weights(algo.actor), "algorithm": algo.state()}
 
 
 def put_state(algo: Any, state: Mapping[str, Any], *, with_chance: bool) -> None:
@@ -62,16 +63,7 @@ def put_state(algo: Any, state: Mapping[str, Any], *, with_chance: bool) -> None
         Draw the same random numbers too. Workers that learn side by side must not.
     """
     chance = algo.generator.get_state()
-    algo.set_weights(_tensors(state["actor"]))
+    algo.set_weights(unpack_weights(state["actor"]))
     algo.load_state(state["algorithm"])
     if not with_chance:
         algo.generator.set_state(chance)
-
-
-def _arrays(tensors: Mapping[str, torch.Tensor]) -> Arrays:
-    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in tensors.items()}
-
-
-def _tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Tensors of arrays, which may be read-only, as those in an object store are."""
-    return {name: torch.from_numpy(array if array.flags.writeable else array.copy()) for name, array in arrays.items()}
