@@ -83,14 +83,18 @@ class SchemeConfig(Options):
         optional(number(0.0, above_low=True)),
     )
     worker_timeout_s: float = option(
-        60.0,
+        Supervision.timeout_s,
         "Seconds without a step after which a worker counts as hung and is built anew",
         number(0.0, above_low=True),
     )
     max_restarts: int = option(
-        20, "Workers that may be built anew within restart_window_s before the run ends", count_or_zero
+        Supervision.max_restarts,
+        "Workers that may be built anew within restart_window_s before the run ends",
+        count_or_zero,
     )
-    restart_window_s: float = option(600.0, "Seconds over which restarts are counted", number(0.0, above_low=True))
+    restart_window_s: float = option(
+        Supervision.window_s, "Seconds over which restarts are counted", number(0.0, above_low=True)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

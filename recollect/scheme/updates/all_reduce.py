@@ -16,8 +16,6 @@ from recollect.scheme.gradients.learned import Learned, put_state, take_learned,
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
 
-_NCCL: Final = "nccl"
-_GLOO: Final = "gloo"
 _LIMITS: Final = "limits"
 
 
@@ -85,10 +83,9 @@ class PeerWorker(GWorker):
         self.leave()
         self._rank = rank
         self._is_waiting = True
-        backend = _NCCL if self.algo.device.type == "cuda" else _GLOO
         store = self._store if rank == 0 else None
         try:
-            self._group = PeerGroup(meeting, rank, timeout_s=timeout_s, backend=backend, store=store)
+            self._group = PeerGroup(meeting, rank, timeout_s=timeout_s, device=self.algo.device, store=store)
         except PeerLostError as error:
             return str(error)
         finally:

@@ -43,15 +43,16 @@ class PeerGroup:
         Which of them this one is.
     timeout_s : float
         Seconds after which a peer that does not take part counts as lost.
-    backend : {"gloo", "nccl"}
-        How numbers travel: gloo for those in the memory of the CPU, NCCL for those of GPUs.
+    device : torch.device
+        Where numbers are added up: they travel by gloo from the memory of the CPU, by NCCL from that of GPUs.
     store : torch.distributed.TCPStore, optional
         The meeting place itself, of the peer that has opened it.
     """
 
     def __init__(
-        self, meeting: Meeting, rank: int, *, timeout_s: float = 300.0, backend: str = "gloo", store: Any = None
+        self, meeting: Meeting, rank: int, *, timeout_s: float, device: torch.device, store: Any = None
     ) -> None:
+        backend = "nccl" if device.type == "cuda" else "gloo"
         try:
             store = store or TCPStore(meeting.host, meeting.port, is_master=False, timeout=_JOIN_TIMEOUT)
             _wait_for_all(store, meeting, rank)
@@ -60,7 +61,7 @@ class PeerGroup:
                 dist.init_process_group(backend, store=store, rank=rank, world_size=meeting.num_peers, timeout=timeout)
         except RuntimeError as error:
             raise PeerLostError(f"the peers did not all come together: {error}") from error
-        self._device = torch.device("cuda" if backend == "nccl" else "cpu")
+        self._device = device
 
     def sum(self, row: torch.Tensor) -> torch.Tensor:
         """Sum of the rows of all peers; every one of them has to call it."""

@@ -10,10 +10,12 @@ import torch.distributed as dist
 
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting, PeerGroup, PeerLostError, open_meeting
 
+CPU = torch.device("cpu")
+
 
 def take_part(meeting: Meeting, rank: int, num_sums: int, results: Any) -> None:
     torch.set_num_threads(1)
-    group = PeerGroup(meeting, rank, timeout_s=60)
+    group = PeerGroup(meeting, rank, timeout_s=60, device=CPU)
     for number in range(num_sums):
         results.put((rank, group.sum(torch.full((3,), float(rank + number))).tolist()))
 
@@ -28,7 +30,7 @@ def test_peers_sum_until_one_is_lost(context: Any) -> None:
     results = context.Queue()
     peer = context.Process(target=take_part, args=(meeting, 1, 2, results), daemon=True)
     peer.start()
-    group = PeerGroup(meeting, 0, timeout_s=60, store=store)
+    group = PeerGroup(meeting, 0, timeout_s=60, device=CPU, store=store)
     try:
         assert group.sum(torch.zeros(3)).tolist() == [1.0] * 3
         assert group.sum(torch.full((3,), 10.0)).tolist() == [12.0] * 3
@@ -43,7 +45,7 @@ def test_peers_sum_until_one_is_lost(context: Any) -> None:
 def test_a_group_of_one_needs_nobody() -> None:
     meeting, store = open_meeting(LOOPBACK, 1)
     for _ in range(2):
-        group = PeerGroup(meeting, 0, timeout_s=10, store=store)
+        group = PeerGroup(meeting, 0, timeout_s=10, device=CPU, store=store)
         assert group.sum(torch.tensor([1.0, 2.0], dtype=torch.float64)).tolist() == [1.0, 2.0]
         group.leave()
         meeting, store = open_meeting(LOOPBACK, 1)
@@ -61,7 +63,7 @@ def test_the_way_back_to_this_machine_is_taken_only_where_all_peers_are_on_it(
         dist, "init_process_group", lambda *args, **options: found.append(os.environ.get("GLOO_SOCKET_IFNAME"))
     )
     for host in (LOOPBACK, "10.0.0.1"):
-        PeerGroup(Meeting(host, 0, 1), 0, store=Everybody())
+        PeerGroup(Meeting(host, 0, 1), 0, timeout_s=60, device=CPU, store=Everybody())
     assert found == ([chosen, chosen] if chosen else ["lo", None])
 
 
