@@ -30,6 +30,15 @@ def check_own_storage(storage_factory: Factory) -> None:
         )
 
 
+def check_older_policies(storage_class: Any) -> None:
+    """Refuse an on-policy storage that asynchronous workers, which act with older policies, cannot fill."""
+    if not getattr(storage_class, "takes_older_policies", False):
+        raise ConfigError(
+            f"{storage_class.__name__} takes all data for those of the present policy, which asynchronous collection "
+            "does not give; use the storage 'vtrace', or col_mode 'sync'"
+        )
+
+
 def _check_lag(config: SchemeConfig) -> None:
     """Gradients of workers that begin together are applied one after the other."""
     smallest = config.num_grad_workers - 1
@@ -41,11 +50,9 @@ def _check_lag(config: SchemeConfig) -> None:
 
 
 def _check_on_policy(config: SchemeConfig, storage_class: Any) -> None:
-    if config.col_mode == keys.ASYNC and not getattr(storage_class, "takes_older_policies", True):
-        raise ConfigError(
-            f"{storage_class.__name__} takes all data for those of the present policy, which asynchronous collection "
-            "does not give; use the storage 'vtrace', or col_mode 'sync'"
-        )
+    # What a factory of the user's own makes is looked at when it is made.
+    if config.col_mode == keys.ASYNC and storage_class is not None:
+        check_older_policies(storage_class)
     if config.replay_ratio is not None:
         raise ConfigError(
             "an on-policy algorithm learns from what was collected since the last update stage, num_epochs times; "

@@ -4,8 +4,8 @@ import math
 from collections import Counter, deque
 from typing import Final
 
-from recollect.errors import ConfigError
 from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.cells import check_older_policies
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.inbox import Life
 from recollect.scheme.collection.remote_collection import RemoteCollection
@@ -36,11 +36,8 @@ class AsyncCollection(RemoteCollection):
         self, worker: CWorker, workers: WorkerSet, num_parents: int = 1, *, max_policy_lag: int | None = None
     ) -> None:
         super().__init__(worker, workers, num_parents)
-        if worker.algo.is_on_policy and not getattr(worker.storage, "takes_older_policies", False):
-            raise ConfigError(
-                f"{type(worker.storage).__name__} learns from what the present policy did, but asynchronous workers "
-                "act with older ones; use the storage 'vtrace', or synchronous collection"
-            )
+        if worker.algo.is_on_policy:
+            check_older_policies(type(worker.storage))
         self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
         self._num_calls = int(min(_MOST_CALLS, self._max_lag))
         self._pending: dict[Call, int] = {}

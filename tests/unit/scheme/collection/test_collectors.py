@@ -337,7 +337,7 @@ def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeE
 
 
 def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> None:
-    with pytest.raises(ConfigError, match=r"GAEBuffer.*'vtrace', or synchronous"):
+    with pytest.raises(ConfigError, match=r"GAEBuffer.*'vtrace', or col_mode 'sync'"):
         make_set(2, mode="async", storage="gae", size=4, is_on_policy=True)
 
 
