@@ -1,4 +1,4 @@
-"""The only module that knows Ray: connects, puts, gets, waits; every call's end is a result or an error.
+"""The only module that imports Ray: connects, puts, gets, waits; every call's end is a result or an error.
 
 Ray is imported when the first of these functions is called, so that training in one process does without it.
 """
@@ -114,11 +114,11 @@ def all_ready(references: Sequence[Any], timeout_s: float) -> None:
         require_ray().wait(list(references), num_returns=len(references), timeout=timeout_s)
 
 
-def outcome(reference: Any, timeout_s: float | None = None) -> Outcome:
+def outcome(reference: Any) -> Outcome:
     """Get what a call brought: its value, or the error that ended it."""
     ray = require_ray()
     try:
-        return Outcome(value=ray.get(reference, timeout=timeout_s))
+        return Outcome(value=ray.get(reference))
     except ray.exceptions.RayError as error:
         return Outcome(error=error)
 

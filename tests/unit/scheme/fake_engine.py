@@ -89,7 +89,7 @@ class FakeEngine:
         for reference in references:
             reference.outcome()
 
-    def outcome(self, reference: Reference, timeout_s: float | None = None) -> engine.Outcome:
+    def outcome(self, reference: Reference) -> engine.Outcome:
         return reference.outcome()
 
     def kill(self, handle: Handle) -> None:
