@@ -28,9 +28,9 @@ class ReplayRatio:
     >>> ratio.collected(10)
     >>> ratio.due
     2
-    >>> ratio.updated(2)
+    >>> ratio.updated()
     >>> ratio.due
-    0
+    1
     """
 
     def __init__(self, updates_per_step: float) -> None:
@@ -49,9 +49,9 @@ class ReplayRatio:
         """Count steps that came in."""
         self._num_steps += num_steps
 
-    def updated(self, num_updates: int = 1) -> None:
-        """Count updates that were made."""
-        self._num_updates += num_updates
+    def updated(self) -> None:
+        """Count an update that was made."""
+        self._num_updates += 1
 
     def state(self) -> dict[str, float]:
         """What a checkpoint needs, in one number, so that it is of use with another ratio or other workers too."""

@@ -36,14 +36,14 @@ def test_preemption_fires(fake: FakeEngine) -> None:
     # A break left only the inner loop, so nobody was ever stopped.
     workers = make_set(3, fraction_samples=0.3, fraction_workers=0.6)
     fake.handles[0].is_slow = True
-    assert workers.collection.collect().num_steps == 10 + 10 + 3
+    assert workers.collection.collect() == 10 + 10 + 3
 
 
 def test_the_share_of_workers_counts(fake: FakeEngine) -> None:
     # It was a parameter that nobody read.
     workers = make_set(3, fraction_samples=0.3, fraction_workers=1.0)
     fake.handles[0].is_slow = True
-    assert workers.collection.collect().num_steps == 30
+    assert workers.collection.collect() == 30
 
 
 def test_synchronous_collection_takes_what_every_worker_brings(fake: FakeEngine) -> None:
@@ -58,7 +58,7 @@ def test_replacing_a_component_has_an_effect(fake: FakeEngine) -> None:
     # It was silently ignored.
     workers = make_set(1)
     workers.replace_agent_component("algo", lambda device, actor, envs: CountingAlgo(actor, envs, update_every=3))
-    assert workers.collection.collect().num_steps == 3
+    assert workers.collection.collect() == 3
 
 
 def test_resources_are_not_shared(fake: FakeEngine) -> None:

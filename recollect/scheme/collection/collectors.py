@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from recollect.checks import check_count
 from recollect.errors import ConfigError
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.reports import CollectionReport, WorkerReport, worker_metrics
+from recollect.scheme.collection.reports import WorkerReport
 
 
 class Collection(ABC):
@@ -29,8 +29,8 @@ class Collection(ABC):
         return self.worker.num_steps * self._num_parents
 
     @abstractmethod
-    def collect(self) -> CollectionReport:
-        """Collect for one update stage."""
+    def collect(self) -> int:
+        """Collect for one update stage; returns how many transitions are new in the storage."""
 
     @abstractmethod
     def reports(self) -> tuple[WorkerReport, ...]:
@@ -53,21 +53,17 @@ class Collection(ABC):
     def progress(self) -> int | None:
         """Return a number that moves on while something comes in; None while environments are built here."""
 
-    def metrics(self) -> dict[str, float]:
-        """What is known of the remote workers, by name."""
-        return worker_metrics(self.reports())
-
 
 class LocalCollection(Collection):
     """The worker collects itself."""
 
-    def collect(self) -> CollectionReport:
+    def collect(self) -> int:
         """Collect for one update stage."""
         num_before = self.worker.num_steps
         if self._num_parents > 1:
             self.worker.follow_run(self.num_run_steps)
-        elapsed_s, _ = self.worker.collect_train_data()
-        return CollectionReport(self.worker.num_steps - num_before, elapsed_s)
+        self.worker.collect_train_data()
+        return self.worker.num_steps - num_before
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """None: there are no remote workers."""

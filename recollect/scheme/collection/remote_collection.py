@@ -1,6 +1,5 @@
 """`RemoteCollection`: what collections by remote workers share, from weights on their way to slices taken in."""
 
-import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Final
@@ -9,7 +8,7 @@ from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors import Collection, check_addition, check_removal
 from recollect.scheme.collection.inbox import Inbox, Life
-from recollect.scheme.collection.reports import CollectionReport, Receipt, WorkerRecord, WorkerReport
+from recollect.scheme.collection.reports import Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.slices import Slice
 from recollect.scheme.weights import PublishedWeights, Version
 
@@ -40,21 +39,13 @@ class RemoteCollection(Collection):
         self._receipts: list[Receipt] = []
         self._num_received = 0
 
-    def collect(self) -> CollectionReport:
+    def collect(self) -> int:
         """Collect for one update stage."""
-        begin, restarts_before = time.perf_counter(), self._workers.num_restarts
         self._receipts = []
         self._inbox.begin_stage()
         self._collect(self._weights.publish(self.worker.actor, self.worker.actor_version))
         self._forget_departed()
-        return CollectionReport(
-            sum(receipt.num_steps for receipt in self._receipts),
-            time.perf_counter() - begin,
-            sum(receipt.num_bytes for receipt in self._receipts),
-            sum(receipt.codec_s for receipt in self._receipts),
-            tuple(receipt.lag for receipt in self._receipts),
-            self._workers.num_restarts - restarts_before,
-        )
+        return sum(receipt.num_steps for receipt in self._receipts)
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """How each remote worker has fared."""

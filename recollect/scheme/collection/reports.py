@@ -13,34 +13,6 @@ _TOTALS: Final = ("num_steps", "restarts", "num_bytes", "codec_s", "env_failures
 
 
 @dataclass(frozen=True)
-class CollectionReport:
-    """What one stage of collection brought.
-
-    Attributes
-    ----------
-    num_steps : int
-        Transitions that are new in the storage.
-    elapsed_s : float
-        Seconds that the stage took.
-    num_bytes : int
-        Bytes that workers sent.
-    codec_s : float
-        Seconds spent on compression, by the workers and here.
-    lags : tuple of int
-        How many versions the weights that each slice was collected with were behind.
-    num_restarts : int
-        Workers that were built anew.
-    """
-
-    num_steps: int
-    elapsed_s: float
-    num_bytes: int = 0
-    codec_s: float = 0.0
-    lags: tuple[int, ...] = ()
-    num_restarts: int = 0
-
-
-@dataclass(frozen=True)
 class WorkerReport:
     """How one collecting worker has fared of late; the number of steps, bytes, failures and restarts is in all.
 

@@ -142,8 +142,8 @@ class GWorker(SharedComponents, Worker):
         # What an on-policy algorithm has collected is of use only now.
         self._journal = WorkerJournal(None if self.algo.is_on_policy else journal_folder, index_worker)
 
-    def collect(self) -> float:
-        """Have the data of one update stage collected; returns the seconds that it took.
+    def collect(self) -> None:
+        """Have the data of one update stage collected.
 
         What an on-policy algorithm has learned from is let go first, and so is what is left of a stage
         that was interrupted.
@@ -152,7 +152,7 @@ class GWorker(SharedComponents, Worker):
         if self.algo.is_on_policy:
             self.storage.reset()
         with self._taking_in():
-            return float(self.col_workers.collection.collect().elapsed_s)
+            self.col_workers.collection.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.

@@ -81,12 +81,17 @@ def collect_calls(handle: Handle) -> list[tuple[Any, ...]]:
     return [args for name, args in handle.calls if name == "collect_slice"]
 
 
+def max_lags(workers: CWorkerSet) -> list[int]:
+    """How many versions the policy of recent slices was behind at most, by worker."""
+    return [report.max_lag for report in workers.collection.reports()]
+
+
 def test_without_remote_workers_the_local_one_collects(fake: FakeEngine) -> None:
     workers = make_set(0)
     assert isinstance(workers.collection, LocalCollection)
-    report = workers.collection.collect()
-    assert report.num_steps == workers.local_worker().num_steps == len(workers.local_worker().storage) == 8
-    assert workers.collection.metrics() == {}
+    num_new = workers.collection.collect()
+    assert num_new == workers.local_worker().num_steps == len(workers.local_worker().storage) == 8
+    assert workers.collection.reports() == ()
     with pytest.raises(ConfigError, match="from the start"):
         workers.collection.add_workers(1)
     with pytest.raises(ConfigError, match="no workers to remove"):
@@ -122,8 +127,9 @@ def test_the_store_holds_what_each_worker_saw(fake: FakeEngine, mode: str) -> No
 def test_sync_workers_act_with_the_same_newest_weights(fake: FakeEngine) -> None:
     workers = make_set(2)
     for _ in range(3):
-        assert workers.collection.collect().lags == (0, 0)
+        workers.collection.collect()
         learn(workers)
+    assert max_lags(workers) == [0, 0]
     assert [[args[1] for args in collect_calls(handle)] for handle in fake.handles] == [[1, 2, 3]] * 2
     assert fake.handles[0].worker.actor_version == 3
 
@@ -131,27 +137,26 @@ def test_sync_workers_act_with_the_same_newest_weights(fake: FakeEngine) -> None
 def test_slow_workers_are_stopped_once_enough_have_finished(fake: FakeEngine) -> None:
     workers = make_set(3, fraction_samples=0.5, fraction_workers=0.6)
     fake.handles[2].is_slow = True
-    report = workers.collection.collect()
+    assert workers.collection.collect() == 10 * NUM_ENVS
     assert [len(stored(workers, (0, index, 0))[keys.REWARD]) for index in range(3)] == [4, 4, 2]
-    assert report.num_steps == 10 * NUM_ENVS
     fake.handles[2].is_slow = False
-    assert workers.collection.collect().num_steps == 12 * NUM_ENVS
+    assert workers.collection.collect() == 12 * NUM_ENVS
 
 
 def test_nobody_is_stopped_before_enough_have_finished(fake: FakeEngine) -> None:
     workers = make_set(3, fraction_samples=0.0, fraction_workers=1.0)
     fake.handles[2].is_slow = True
-    assert workers.collection.collect().num_steps == 12 * NUM_ENVS
+    assert workers.collection.collect() == 12 * NUM_ENVS
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_worker_that_is_stopped_before_its_first_step_adds_nothing(fake: FakeEngine, is_packed: bool) -> None:
     workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5, compress_data_to_send=is_packed)
     fake.handles[1].is_slow = True
-    assert workers.collection.collect().num_steps == 4 * NUM_ENVS
+    assert workers.collection.collect() == 4 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0)]
     fake.handles[1].is_slow = False
-    assert workers.collection.collect().num_steps == 8 * NUM_ENVS
+    assert workers.collection.collect() == 8 * NUM_ENVS
 
 
 def test_a_word_that_comes_too_late_does_not_stop_the_next_stage(fake: FakeEngine) -> None:
@@ -159,18 +164,17 @@ def test_a_word_that_comes_too_late_does_not_stop_the_next_stage(fake: FakeEngin
     workers.collection.collect()
     for handle in fake.handles:
         handle.worker.hear("stop 1")
-    assert workers.collection.collect().num_steps == 8 * NUM_ENVS
+    assert workers.collection.collect() == 8 * NUM_ENVS
 
 
 def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine) -> None:
     workers = make_set(2)
     workers.collection.collect()
     fake.handles[1].is_dead = True
-    report = workers.collection.collect()
-    assert (report.num_steps, report.num_restarts) == (8 * NUM_ENVS, 1)
+    assert workers.collection.collect() == 8 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0), (0, 1, 1)]
     assert workers.local_worker().num_steps == len(workers.local_worker().storage) == 16 * NUM_ENVS
-    assert workers.collection.metrics()["workers/0.1/restarts"] == 1
+    assert [report.restarts for report in workers.collection.reports()] == [0, 1]
     # What the first life saw is still there, in the lanes that its successor took.
     assert len(stored(workers, (0, 1, 1))[keys.REWARD]) == 8
 
@@ -183,8 +187,8 @@ def test_a_stage_goes_on_with_the_successor_of_a_worker_whose_env_hangs(
     options: dict[str, Any] = {"storage": "gae", "size": 4, "is_on_policy": True} if is_on_policy else {}
     workers = make_set(3, supervision=Supervision(timeout_s=1e-9), **options)
     fake.handles[1].is_stuck = True
-    report = workers.collection.collect()
-    assert (report.num_steps, report.num_restarts) == (12 * NUM_ENVS, 1)
+    assert workers.collection.collect() == 12 * NUM_ENVS
+    assert workers.num_restarts == 1
     assert fake.handles[1].is_dead
     assert sources(workers) == [(0, 0, 0), (0, 1, 1), (0, 2, 0)]
     assert len(workers.local_worker().storage) == workers.local_worker().num_steps == 12 * NUM_ENVS
@@ -260,7 +264,7 @@ def test_compressed_data_are_the_same(fake: FakeEngine) -> None:
         workers.collection.collect()
     data = [stored(workers, (0, 0, 0)) for workers in (plain, packed)]
     assert all(torch.equal(data[0][key], data[1][key]) for key in data[0])
-    assert packed.collection.metrics()["workers/codec_s"] > 0 == plain.collection.metrics()["workers/codec_s"]
+    assert packed.collection.reports()[0].codec_s > 0 == plain.collection.reports()[0].codec_s
 
 
 def test_episodes_and_their_returns_are_those_of_the_run(fake: FakeEngine) -> None:
@@ -290,19 +294,18 @@ def test_async_stages_do_not_wait_for_slow_workers(fake: FakeEngine) -> None:
 def test_the_policy_is_not_further_behind_than_allowed(fake: FakeEngine) -> None:
     workers = make_set(2, mode="async", max_policy_lag=3)
     fake.handles[1].is_slow = True
-    lags = []
     for _ in range(12):
-        lags += workers.collection.collect().lags
+        workers.collection.collect()
         learn(workers)
-    assert max(lags) == 3
+    assert max(max_lags(workers)) == 3
     assert (0, 1, 0) in sources(workers)
-    assert workers.collection.metrics()["workers/policy_lag_max"] <= 3
 
 
 def test_with_little_lag_allowed_no_work_is_given_out_ahead(fake: FakeEngine) -> None:
     workers = make_set(1, mode="async", max_policy_lag=1)
     for stage in range(1, 5):
-        assert max(workers.collection.collect().lags) <= 1
+        workers.collection.collect()
+        assert max_lags(workers)[0] <= 1
         assert len(collect_calls(fake.handles[0])) == stage + 1
         learn(workers)
 
@@ -312,10 +315,10 @@ def test_async_on_policy_stages_take_a_slice_of_every_worker(fake: FakeEngine) -
     fake.handles[1].is_slow = True
     for stage in range(1, 5):
         workers.local_worker().storage.reset()
-        report = workers.collection.collect()
+        num_new = workers.collection.collect()
         learn(workers)
-        assert report.num_steps == len(workers.local_worker().storage) == 8 * NUM_ENVS
-        assert max(report.lags) <= 2
+        assert num_new == len(workers.local_worker().storage) == 8 * NUM_ENVS
+        assert max(max_lags(workers)) <= 2
         assert workers.local_worker().num_steps == stage * 8 * NUM_ENVS
 
 
@@ -391,7 +394,7 @@ def test_a_replaced_component_is_that_of_later_workers_too(fake: FakeEngine) -> 
         return CountingAlgo(actor, envs, update_every=2)
 
     workers.replace_agent_component("algo", make_other)
-    assert workers.collection.collect().num_steps == 2 * NUM_ENVS
+    assert workers.collection.collect() == 2 * NUM_ENVS
     workers.collection.add_workers(1)
     assert fake.handles[1].params["algo_factory"] is make_other
     assert fake.handles[1].calls == []
@@ -413,7 +416,7 @@ def test_going_on_from_a_checkpoint(fake: FakeEngine, tmp_path: Path) -> None:
     other.local_worker().load_state(workers.local_worker().state())
     StorageSnapshot(tmp_path).load(other.local_worker().storage)
     cut_streams(other.local_worker().storage)
-    assert other.collection.collect().num_steps == 8 * NUM_ENVS
+    assert other.collection.collect() == 8 * NUM_ENVS
     assert other.local_worker().num_steps == len(other.local_worker().storage) == 32 * NUM_ENVS
     # The new workers have the lanes of the old ones, and begin with other seeds than they did.
     assert other.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
