@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 from typing import Any, Final
 
 from recollect.cli.parsing import CommandParser, shown
-from recollect.config import presets, settings
+from recollect.config import RunConfig, presets, settings
 from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, plain_name, registry
 from recollect.config.storages import listed_options
 from recollect.errors import ConfigError, closest
@@ -77,9 +77,8 @@ def _print_options(name: str) -> None:
 def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
     """Options of what goes by a name, and what stands before them in `--set`."""
     if name == _RUN:
-        return "", {
-            entry.name: Option(entry.name, entry.default, entry.metadata["doc"]) for entry in settings().values()
-        }
+        docs = RunConfig.docs()
+        return "", {name: Option(name, entry.default, docs[name]) for name, entry in settings().items()}
     if name in (ACTOR, SCHEME):
         return f"{name}.", options_of(name)
     if (algo := plain_name(ALGO, name)) in registry(ALGO):

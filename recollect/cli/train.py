@@ -81,12 +81,13 @@ def run(options: argparse.Namespace) -> int:
 def _add_settings(parser: CommandParser) -> None:
     """Give the parser an option for each setting of a run."""
     group = parser.add_argument_group("settings of the run")
-    for setting in settings().values():
+    docs = RunConfig.docs()
+    for name, setting in settings().items():
         group.add_argument(
-            f"--{setting.name.replace('_', '-')}",
-            dest=setting.name,
+            f"--{name.replace('_', '-')}",
+            dest=name,
             metavar="N" if "int" in str(setting.type) else "NAME",
-            help=_help(setting.metadata["doc"], setting.default),
+            help=_help(docs[name], setting.default),
         )
 
 

@@ -102,9 +102,8 @@ def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option])
 
 
 def _options_of_fields(config_class: Any) -> Mapping[str, Option]:
-    return {
-        entry.name: Option(entry.name, _default(entry), entry.metadata.get("doc", "")) for entry in fields(config_class)
-    }
+    abouts = config_class.docs()
+    return {entry.name: Option(entry.name, _default(entry), abouts[entry.name]) for entry in fields(config_class)}
 
 
 def _default(entry: "Field[Any]") -> Any:

@@ -4,7 +4,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from recollect.config.files import Document, read_document
+from recollect.config.files import NAME, Document, read_document
+from recollect.config.parts import ALGO, ENV
 from recollect.errors import ConfigError, closest
 
 DEFAULT: Final = "pendulum-sac"
@@ -32,7 +33,7 @@ def find(algo: str | None, env: str | None) -> str | None:
     """Name of the preset for an algorithm in an environment, if there is one."""
     for name in names():
         document = _read(name)
-        if (_name_of(document["algo"]), _name_of(document["env"])) == (algo, env):
+        if (_name_of(document[ALGO]), _name_of(document[ENV])) == (algo, env):
             return name
     return None
 
@@ -47,4 +48,4 @@ def _read(name: str) -> Document:
 
 
 def _name_of(part: Any) -> Any:
-    return part["name"] if isinstance(part, dict) else part
+    return part[NAME] if isinstance(part, dict) else part

@@ -119,8 +119,9 @@ class RunConfig(Options):
 
 
 def settings() -> dict[str, "Field[Any]"]:
-    """Fields of a `RunConfig` that belong to no part, by name; `metadata["doc"]` says what each is for."""
-    return {entry.name: entry for entry in fields(RunConfig) if "doc" in entry.metadata}
+    """Fields of a `RunConfig` that belong to no part, by name; `RunConfig.docs` says what each is for."""
+    docs = RunConfig.docs()
+    return {entry.name: entry for entry in fields(RunConfig) if docs[entry.name]}
 
 
 def resolve(

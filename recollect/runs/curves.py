@@ -10,7 +10,7 @@ import numpy as np
 
 from recollect import metrics
 from recollect.config.files import NAME
-from recollect.config.parts import ALGO, PARTS, STORAGE, options_of, registry
+from recollect.config.parts import ALGO, ENV, PARTS, STORAGE, options_of, registry
 from recollect.errors import ConfigError, RecollectWarning, closest
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import number_in, read_rows
@@ -89,9 +89,7 @@ def label_of(run: RunDirectory, by: str | None) -> str:
     """
     config = run.config
     if by is None:
-        return (
-            " · ".join(str(_look_up(config, part)) for part in ("algo", "storage") if part in config) or run.path.name
-        )
+        return " · ".join(str(_look_up(config, part)) for part in (ALGO, STORAGE) if part in config) or run.path.name
     part, _, name = by.partition(".")
     value = _look_up(config, by)
     if name and name not in _options(config, part):
@@ -128,7 +126,7 @@ def _defaults(config: dict[str, Any], part: str) -> dict[str, Any]:
 
 def env_of(run: RunDirectory) -> str:
     """Name of a run's environment."""
-    return str(_look_up(run.config, "env") or run.path.name)
+    return str(_look_up(run.config, ENV) or run.path.name)
 
 
 def open_runs(paths: Sequence[Path]) -> dict[RunDirectory, Points]:
