@@ -14,13 +14,13 @@ Document = dict[str, Any]
 # Entry of a part that says which one it is; all others are its options.
 NAME: Final = "name"
 
-# YAML 1.1, which PyYAML reads, takes 1e-3 for a text, because it has no dot.
+# YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
 _NONE: Final = re.compile(r"^[nN]one$")
 
 
 def read_document(path: Path | str) -> Document:
-    """Read a YAML or TOML file that holds one mapping; its names, and those of its parts, are texts."""
+    """Read a YAML or TOML file that holds one mapping; its names, and those of its parts, are strings."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no config file {str(path)!r}")
@@ -77,21 +77,21 @@ def _read_text(path: Path) -> str:
 
 
 def _check_names(document: Document, source: str) -> None:
-    """Refuse names that YAML takes for something else than a text, as in `3: 4` or `name: 5`."""
+    """Refuse names that YAML takes for something else than a string, as in `3: 4` or `name: 5`."""
     parts = {part: options for part, options in document.items() if isinstance(options, dict)}
     for name in (*document, *(name for options in parts.values() for name in options)):
         if not isinstance(name, str):
-            raise ConfigError(f"{source}: names must be texts, got {name!r}; if it is meant, put it in quotes")
+            raise ConfigError(f"{source}: names must be strings, got {name!r}; if it is meant, put it in quotes")
     for part, options in parts.items():
         if not isinstance(options.get(NAME, ""), str):
-            raise ConfigError(f"{source}: the name of {part} must be a text, got {options[NAME]!r}")
+            raise ConfigError(f"{source}: the name of {part} must be a string, got {options[NAME]!r}")
 
 
 def _read_toml(text: str, source: str) -> Document:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{source} is no valid TOML: {error}") from error
+        raise ConfigError(f"{source} is not valid TOML: {error}") from error
 
 
 def _read_yaml(text: str, source: str) -> Any:
@@ -100,7 +100,7 @@ def _read_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, _loader())
     except (yaml.YAMLError, ValueError) as error:  # dates and numbers that are none are a ValueError
-        raise ConfigError(f"{source} is no valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _path_to(sought: Any, value: Any) -> str:
@@ -115,7 +115,7 @@ def _path_to(sought: Any, value: Any) -> str:
 
 @cache
 def _dumper() -> Any:
-    """PyYAML's safe dumper, with NumPy's numbers as numbers and paths as texts."""
+    """PyYAML's safe dumper, with NumPy's numbers as numbers and paths as strings."""
     import numpy as np
     import yaml
 
@@ -130,11 +130,20 @@ def _dumper() -> Any:
 
 @cache
 def _loader() -> Any:
-    """PyYAML's safe loader, with floats as people write them and with `none` beside `null`."""
+    """PyYAML's safe loader, with floats as people write them, `none` beside `null`, and no entry given twice."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        pass
+        # Checked as nodes are composed: later on, what `<<` merges in stands beside what it is overridden with.
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            seen: set[str] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if key.value in seen:
+                    reason = f"{key.value!r} is given twice; keep one of them"
+                    raise yaml.composer.ComposerError(None, None, reason, key.start_mark)
+                seen.add(key.value)
+            return node
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
     Loader.add_implicit_resolver("tag:yaml.org,2002:null", _NONE, list("nN"))

@@ -68,16 +68,19 @@ def test_what_was_written_is_read_again_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("run.yaml", "a: [1", "no valid YAML"),
-        ("run.toml", "a = ", "no valid TOML"),
+        ("run.yaml", "a: [1", "not valid YAML"),
+        ("run.toml", "a = ", "not valid TOML"),
         ("run.yaml", "- 1", "must be a mapping"),
         ("run.json", "{}", "ends in .yaml, .yml or .toml"),
-        ("run.yaml", "a: !!python/object/apply:os.getcwd []", "no valid YAML"),
-        ("run.yaml", "a: 2024-13-45", "no valid YAML"),
-        ("run.yaml", "algo: {name: 5}", "the name of algo must be a text, got 5"),
-        ("run.toml", "[env]\nname = 5", "the name of env must be a text, got 5"),
-        ("run.yaml", "storage: {name: per, 3: 4}", "names must be texts, got 3"),
-        ("run.yaml", "3: 4", "names must be texts, got 3"),
+        ("run.yaml", "a: !!python/object/apply:os.getcwd []", "not valid YAML"),
+        ("run.yaml", "a: 2024-13-45", "not valid YAML"),
+        ("run.yaml", "algo: {name: 5}", "the name of algo must be a string, got 5"),
+        ("run.toml", "[env]\nname = 5", "the name of env must be a string, got 5"),
+        ("run.yaml", "storage: {name: per, 3: 4}", "names must be strings, got 3"),
+        ("run.yaml", "seed: 1\nsteps: 5\nseed: 2", r"not valid YAML: 'seed' is given twice.* line 3"),
+        ("run.yaml", "storage: {alpha: 0.6, alpha: 0.7}", "'alpha' is given twice"),
+        ("run.toml", "seed = 1\nseed = 2", "not valid TOML: Cannot overwrite a value"),
+        ("run.yaml", "3: 4", "names must be strings, got 3"),
         ("run.yaml", "algo: {name: s\xe4c}", "is not in UTF-8"),
         ("run.toml", "algo = 's\xe4c'", "is not in UTF-8"),
     ],
@@ -87,6 +90,13 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(name: str, text: str,
     with pytest.raises(ConfigError, match=message) as caught:
         read_document(tmp_path / name)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_merged_in_may_be_overridden(tmp_path: Path) -> None:
+    text = "algo: {deep: {er: &most {<<: &some {a: 1, b: 1}, b: 2}}}\nstorage: {<<: *most, b: 3}\n"
+    (tmp_path / "run.yaml").write_text(text)
+    read = read_document(tmp_path / "run.yaml")
+    assert read == {"algo": {"deep": {"er": {"a": 1, "b": 2}}}, "storage": {"a": 1, "b": 3}}
 
 
 def test_files_are_in_utf_8(tmp_path: Path) -> None:
