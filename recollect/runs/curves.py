@@ -106,7 +106,7 @@ def _check_entry(configs: Sequence[dict[str, Any]], by: str) -> None:
         raise ConfigError(f"no run has {part!r} in its config; {closest(part, parts)}")
     options = {option for config in configs for option in (*_options(config, part), *_defaults(config, part))}
     if name and name not in options:
-        raise ConfigError(f"the {part} of no run has {name!r}; {closest(name, options)}")
+        raise ConfigError(f"no run has {name!r} in its {part}; {closest(name, options)}")
 
 
 def _options(config: dict[str, Any], part: str) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def check_older_policies(storage_class: Any) -> None:
     """Refuse an on-policy storage that asynchronous workers, which act with older policies, cannot fill."""
     if not getattr(storage_class, "takes_older_policies", False):
         raise ConfigError(
-            f"{storage_class.__name__} takes all data for those of the present policy, which asynchronous collection "
-            "does not give; use the storage 'vtrace', or col_mode 'sync'"
+            f"{storage_class.__name__} treats all data as coming from the present policy, but asynchronous workers act "
+            "with older ones; use the storage 'vtrace', or col_mode 'sync'"
         )
 
 

@@ -79,7 +79,7 @@ class VecEnvFactory:
         env_fns = env_fns_of(self.kind, plan)
         env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](plan, [0])
         if env_fns and not hasattr(env, "observation_space"):
-            raise ConfigError(f"env_fn must make a Gymnasium environment, and made {env!r}; does it return it?")
+            raise ConfigError(f"env_fn must return a Gymnasium environment, got {env!r}")
         env.close()
         prefix = "" if env_fns else "single_"
         found = getattr(env, f"{prefix}observation_space"), getattr(env, f"{prefix}action_space")

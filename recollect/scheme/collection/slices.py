@@ -227,8 +227,8 @@ def _rows_that_differ(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Envs whose rows differ in any bit, bool [num_envs]."""
     if left.shape != right.shape or left.dtype != right.dtype:
         raise SchemaError(
-            f"an observation has shape {right.shape} and dtype {right.dtype}, but what the step before led to "
-            f"{left.shape} and {left.dtype}"
+            f"an observation has shape {right.shape} and dtype {right.dtype}, but the step before led to "
+            f"one with shape {left.shape} and dtype {left.dtype}"
         )
     num_envs = len(left)
     as_bytes = [np.ascontiguousarray(array).reshape(num_envs, -1).view(np.uint8) for array in (left, right)]

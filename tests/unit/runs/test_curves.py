@@ -139,7 +139,7 @@ def test_a_run_that_does_not_say_is_called_by_its_default_or_by_nothing(tmp_path
 
 def test_an_entry_that_no_run_has_is_refused_with_the_closest(tmp_path: Path) -> None:
     run = make_run(tmp_path, [])
-    with pytest.raises(ConfigError, match="the storage of no run has 'alhpa'; did you mean 'alpha'"):
+    with pytest.raises(ConfigError, match="no run has 'alhpa' in its storage; did you mean 'alpha'"):
         labels_of([run], "storage.alhpa")
     with pytest.raises(ConfigError, match="no run has 'storag' in its config; did you mean 'storage'"):
         labels_of([run], "storag.alpha")

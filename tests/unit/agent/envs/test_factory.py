@@ -75,7 +75,7 @@ def test_single_envs_can_be_made_for_hindsight() -> None:
     ("options", "message"),
     [
         ({"env_fn": 3}, "env_fn must be callable or an id"),
-        ({"env_fn": lambda: None}, "env_fn must make a Gymnasium environment, and made None"),
+        ({"env_fn": lambda: None}, "env_fn must return a Gymnasium environment, got None"),
         ({"kind": "asink"}, "did you mean 'async'"),
         ({"autoreset_mode": "Later"}, "autoreset_mode must be one of 'NextStep'"),
         ({"vec_env_size": 0}, "vec_env_size must be at least 1"),
