@@ -9,6 +9,7 @@ import torch
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.registry import find_algorithm
 from recollect.errors import ConfigError
 
 
@@ -65,9 +66,6 @@ def plan_of(algorithm: Any, action_space: gym.Space[Any]) -> ActorPlan:
     if isinstance(algorithm, ActorPlan):
         return algorithm
     if isinstance(algorithm, str):
-        # Algorithms import actors, so they are looked up only when a name asks for it.
-        from recollect.agent.algorithms import find_algorithm
-
         algorithm = find_algorithm(algorithm)
     if not hasattr(algorithm, "plan"):
         raise ConfigError(f"algorithm must be an algorithm's class, its name or an ActorPlan, got {algorithm!r}")

@@ -20,8 +20,8 @@ from recollect.agent.algorithms.base import Acting, Algorithm, Gradients
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.factory import AlgorithmFactory
 from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
-from recollect.agent.algorithms.registry import advice
 from recollect.agent.algorithms.utils import put_gradients, take_gradients
+from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
 
 Batch = dict[str, Any]

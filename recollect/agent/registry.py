@@ -1,4 +1,4 @@
-"""The algorithms by name; each one is loaded when it is first asked for."""
+"""The algorithms by name, for actors too, which know of no algorithm; each is loaded when it is first asked for."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
