@@ -1,7 +1,5 @@
 """Same seed and config, same weights, to the last bit."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -10,15 +8,6 @@ from recollect.config import build, resolve
 
 NUM_STEPS = 2_000
 TASKS = {"ddqn": "CartPole-v1", "sac-discrete": "CartPole-v1", "ppo": "CartPole-v1"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Networks of this size are faster so."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def train(algo: str, seed: int) -> dict[str, torch.Tensor]:

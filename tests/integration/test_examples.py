@@ -4,14 +4,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 
 FOLDER = Path(__file__).parents[2] / "examples"
 NAMES = {
@@ -29,15 +27,6 @@ NAMES = {
 # After 4,000 steps six seeds had 155 to 299; examples broken on purpose had 9 (nothing learned, wrong sign) to 41
 # (no bootstrap).
 LEARNED_CARTPOLE = 80
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Networks of this size are faster so."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def load(name: str) -> ModuleType:

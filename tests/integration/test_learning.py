@@ -4,26 +4,13 @@ Every threshold was set from trial runs, with seeds 1 to 5 unless said otherwise
 above what the agent reaches if it does not learn. What the trials gave stands with each test.
 """
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
-import torch
 
 from recollect.config import build, resolve
 from recollect.learner import Learner
 from recollect.scheme.collection.evaluation import Evaluation
 
 SEED = 1
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Networks of this size are faster so."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def train(preset: str, steps: int, num_episodes: int = 50, **options: Any) -> Evaluation:

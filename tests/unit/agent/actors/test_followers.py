@@ -43,5 +43,9 @@ def test_statistics_are_copied() -> None:
 
 
 def test_with_nothing_to_follow_nothing_happens() -> None:
-    Followers([]).move(0.5)
-    Followers([]).move(1.0)
+    leader = nn.BatchNorm1d(2)
+    before = {name: value.clone() for name, value in leader.state_dict().items()}
+    for pairs in ([], [(leader, None)]):
+        Followers(pairs).move(0.5)
+        Followers(pairs).move(1.0)
+    assert all(torch.equal(value, before[name]) for name, value in leader.state_dict().items())

@@ -33,8 +33,13 @@ def test_environments_that_the_actor_was_not_made_for(
 def test_environments_of_the_same_form_take_the_place_of_others() -> None:
     scheme = build(resolve("ddqn", "CartPole-v1", preset="none", overrides={"start_steps": 2, "num_test_envs": 1}))
     factory, _, _ = VecEnv.create_factory("CartPole-v0")
+    worker = scheme.col_worker
+    before = worker.envs_train
     scheme.replace_agent_component("envs_train", factory)
-    scheme.col_worker.collect_train_data(5)
+    assert worker.envs_train is worker.algo.envs is worker.storage.envs is not before
+    assert worker.envs_train.env_fns[0]().spec.id == "CartPole-v0"
+    worker.collect_train_data(5)
+    assert len(worker.storage) == worker.num_steps == 5
     scheme.stop()
 
 
