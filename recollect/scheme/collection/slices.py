@@ -4,14 +4,15 @@ In its compact form a slice has every observation once. What a step led to is wh
 where it is not, because an episode ended or the stream broke, the true one is a *tail* beside the observations.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-import torch
 
 from recollect import keys
+from recollect.agent.storages.experience.outputs import nest
+from recollect.agent.storages.experience.schema import to_numpy, walk
 from recollect.errors import SchemaError, StorageError
 from recollect.scheme.collection.codec import Packed, count_bytes, unpack
 
@@ -102,7 +103,7 @@ class SliceRecorder:
         """Take one step of every env, arrays or tensors `[num_envs, ...]`."""
         if self._length == self._capacity:
             raise StorageError(f"a recorder for {self._capacity} steps is full")
-        values = dict(_walk(sample))
+        values = {keys.PATH_SEPARATOR.join(path): value for key in sample for path, value in walk((key,), sample[key])}
         led_to = {path: values.pop(path) for path in list(values) if _is_next_obs(path)}
         if self._length == 0:
             self._columns = {path: self._column(path, value) for path, value in values.items()}
@@ -110,7 +111,7 @@ class SliceRecorder:
             self._keep_tails({path: values[_obs_path(path)] for path in led_to if _obs_path(path) in values})
         self._check_paths(values, led_to)
         for path, value in values.items():
-            self._seldom_column(path)[self._length] = _to_array(value)
+            self._seldom_column(path)[self._length] = to_numpy(value)
         self._led_to = led_to
         self._length += 1
 
@@ -124,7 +125,7 @@ class SliceRecorder:
         arrays = {path: column[: self._length] for path, column in self._columns.items() if not _is_obs(path)}
         for path, value in self._led_to.items():
             column = self._columns[_obs_path(path)]
-            column[self._length] = _to_array(value)
+            column[self._length] = to_numpy(value)
             arrays[_obs_path(path)] = column[: self._length + 1]
         arrays |= {f"{_TAILS}/{path}": np.stack(rows) for path, rows in self._tails.items()}
         if self._tail_steps:
@@ -134,7 +135,7 @@ class SliceRecorder:
         return arrays
 
     def _column(self, path: str, value: Any) -> np.ndarray:
-        array = _to_array(value)
+        array = to_numpy(value)
         num_rows = self._capacity + 1 if _is_obs(path) else self._capacity
         return np.zeros((num_rows, *array.shape), array.dtype)
 
@@ -158,7 +159,7 @@ class SliceRecorder:
     def _keep_tails(self, starts: Mapping[str, Any]) -> None:
         """Keep what the last step led to in those envs where this step starts from something else."""
         differing = [
-            _rows_that_differ(_to_array(self._led_to[path]), _to_array(start))
+            _rows_that_differ(to_numpy(self._led_to[path]), to_numpy(start))
             for path, start in starts.items()
             if self._led_to[path] is not start
         ]
@@ -168,7 +169,7 @@ class SliceRecorder:
             self._tail_steps.append(self._length - 1)
             self._tail_envs.append(int(env))
             for path, value in self._led_to.items():
-                self._tails.setdefault(_obs_path(path), []).append(_to_array(value)[env].copy())
+                self._tails.setdefault(_obs_path(path), []).append(to_numpy(value)[env].copy())
 
 
 def expand(arrays: Arrays) -> dict[str, Any]:
@@ -184,27 +185,7 @@ def expand(arrays: Arrays) -> dict[str, Any]:
                 following = following.copy()
                 following[arrays[_TAIL_STEPS], arrays[_TAIL_ENVS]] = arrays[f"{_TAILS}/{path}"]
             full[keys.NEXT_OBS + path.removeprefix(keys.OBS)] = following
-    return _nest(full)
-
-
-def _walk(sample: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in sample.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _walk(value, path + keys.PATH_SEPARATOR)
-        else:
-            yield path, value
-
-
-def _nest(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for path, array in flat.items():
-        *parents, last = path.split(keys.PATH_SEPARATOR)
-        place = nested
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = array
-    return nested
+    return nest((tuple(path.split(keys.PATH_SEPARATOR)), array) for path, array in full.items())
 
 
 def _is_obs(path: str) -> bool:
@@ -217,10 +198,6 @@ def _is_next_obs(path: str) -> bool:
 
 def _obs_path(next_path: str) -> str:
     return keys.OBS + next_path.removeprefix(keys.NEXT_OBS)
-
-
-def _to_array(value: Any) -> np.ndarray:
-    return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
 
 
 def _rows_that_differ(left: np.ndarray, right: np.ndarray) -> np.ndarray:
