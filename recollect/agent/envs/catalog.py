@@ -124,10 +124,10 @@ def make_atari(
 
 def frame_stack_of(env_id: str, kind: str, options: Mapping[str, Any]) -> int | None:
     """How many frames observations of an env by id are stacks of, for a storage to keep each once; None if of none."""
-    if kind == "envpool":
+    if kind == keys.ENVPOOL:
         depth = getattr(_envpool_of(env_id).make_spec(env_id, **options).config, _VECTOR_STACK, 1)
     elif _is_atari(env_id):
-        depth = options.get(_VECTOR_STACK if kind == "native" else "stack_size", _STACK_SIZE)
+        depth = options.get(_VECTOR_STACK if kind == keys.NATIVE else "stack_size", _STACK_SIZE)
     else:
         depth = 1
     return int(depth) if depth > 1 else None

@@ -104,6 +104,11 @@ class EpisodeLog:
         self._rewards = np.zeros(num_envs)
         self._num_steps = np.zeros(num_envs, np.int64)
 
+    @property
+    def longest(self) -> int:
+        """Steps so far of the longest episode that has not ended."""
+        return int(self._num_steps.max())
+
     def follow(self, step: Step, ended: np.ndarray) -> list[Episode]:
         """Take in a step of every env and return the episodes that ended with it.
 

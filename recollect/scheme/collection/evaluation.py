@@ -1,15 +1,21 @@
 """Evaluation: whole episodes without exploration, as many as were asked for, from every env its share."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from recollect.checks import check_count
 from recollect.scheme.collection.episodes import Episode, EpisodeLog, equal_shares
+
+_LOG = logging.getLogger(__name__)
+
+# The longest episodes of common tasks, Atari's, have at most 27,000 steps.
+_LONG_EPISODE: Final = 100_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ def evaluate(algo: Any, actor: Any, envs: Any, num_episodes: int) -> Evaluation:
     """Run exactly `num_episodes` episodes, with actions chosen deterministically.
 
     Every env contributes a number of episodes that is fixed beforehand, its first ones. To take
-    whichever end first would favour short episodes.
+    whichever end first would favour short episodes. For the same reason none is cut short: one that may never
+    end, in an environment without a time limit, is warned of.
     """
     quotas = equal_shares(check_count("num_episodes", num_episodes), envs.num_envs)
     finished: list[list[Episode]] = [[] for _ in quotas]
@@ -75,8 +82,18 @@ def evaluate(algo: Any, actor: Any, envs: Any, num_episodes: int) -> Evaluation:
         step = envs.step(clipped_action)
         for episode in log.follow(step, step.terminated | step.truncated):
             finished[episode.env].append(episode)
+        if log.longest == _LONG_EPISODE:
+            _warn_of_long_episode()
         obs, done = step.obs, torch.as_tensor(step.begins, dtype=torch.float32, device=done.device)
     return _summary([episode for episodes, quota in zip(finished, quotas, strict=True) for episode in episodes[:quota]])
+
+
+def _warn_of_long_episode() -> None:
+    _LOG.warning(
+        "an episode of the evaluation has not ended after %s steps, and without a time limit it may never do so; "
+        "give the environment one: the option max_episode_steps, or gymnasium.wrappers.TimeLimit",
+        f"{_LONG_EPISODE:,}",
+    )
 
 
 def _summary(episodes: Sequence[Episode]) -> Evaluation:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from recollect.errors import ConfigError
+from recollect.scheme.collection import evaluation
 from recollect.scheme.collection.evaluation import Evaluation, evaluate
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
 
@@ -34,6 +35,18 @@ def test_an_evaluation_begins_new_episodes() -> None:
     evaluate(algo, actor, envs, 1)
     envs.step(np.zeros((1, 1)))
     assert evaluate(algo, actor, envs, 2).lengths == (4, 4)
+
+
+def test_an_episode_that_may_never_end_is_warned_of_once_and_not_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evaluation, "_LONG_EPISODE", 30)
+    assert run(((30,), (7,)), 4).lengths == (30, 30, 7, 7)
+    assert not caplog.records
+    assert run(((50,), (40,)), 2).lengths == (50, 40)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "not ended after 30 steps" in caplog.text
+    assert "max_episode_steps" in caplog.text
 
 
 def test_no_episodes_is_refused() -> None:
