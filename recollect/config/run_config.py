@@ -22,16 +22,10 @@ from recollect.config.parts import (
 )
 from recollect.config.storages import promised
 from recollect.errors import ConfigError
-from recollect.options import Options, count, count_or_zero, option, optional
+from recollect.options import Options, count, count_or_zero, one_of, option, optional
 
 AUTO: Final = "auto"
 NO_PRESET: Final = "none"
-
-
-def _check_vec(name: str, value: Any) -> str:
-    if value not in keys.VEC_KINDS:
-        raise ConfigError(f"{name} must be one of {', '.join(keys.VEC_KINDS)}, got {value!r}")
-    return str(value)
 
 
 def _name_of_device(name: str, value: Any) -> Any:
@@ -63,7 +57,9 @@ class RunConfig(Options):
     seed: int = option(1, "Seed of everything: weights, environments, exploration, batches.", count_or_zero)
     steps: int = option(20_000, "Environment steps to train for, over all environments together.", count)
     num_envs: int = option(1, "Environments that are stepped together.", count)
-    vec: str = option(keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", _check_vec)
+    vec: str = option(
+        keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", one_of(*keys.VEC_KINDS)
+    )
     num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))
