@@ -49,6 +49,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_WHOLE_BYTES,
     H_WHOLE_FREE,
     H_WHOLES,
+    HELPER,
     INLINED,
     KERNEL,
     OK,
@@ -70,7 +71,7 @@ from recollect.agent.storages.experience.ring_layout import (
 )
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _stack_equals(header, lane, number, carried, index, source, num_frames):
     """Whether the newest `num_frames` frames of a stored stack are those at `source`."""
     depth = carried[index, C_DEPTH]
@@ -100,7 +101,7 @@ def _continues(header, carried, sources, lane, number, row, item):
     return True
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _cut_before_pending(header, carried, lane, number):
     """End the stream after step `number - 1`: its next observation moves from slot to tail."""
     record = take_record(header, H_TAIL_FREE)
@@ -116,7 +117,7 @@ def _cut_before_pending(header, carried, lane, number):
     store_i32(row_at(header, lane, number - 1) + R_TAIL, np.int32(record + 1))
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _keep_whole(header, carried, sources, source_word, item):
     """Keep the stacks at the sources as they are; return the reference to them."""
     record = take_record(header, H_WHOLE_FREE)
@@ -128,7 +129,7 @@ def _keep_whole(header, carried, sources, source_word, item):
     return np.int32(record + 1)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _is_padding(carried, sources, item):
     """Whether every stack to insert is one frame repeated."""
     for index in range(carried.shape[0]):
@@ -141,7 +142,7 @@ def _is_padding(carried, sources, item):
     return True
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _is_shifted(carried, sources, item):
     """Whether every next stack to insert is its stack shifted by one frame."""
     for index in range(carried.shape[0]):
@@ -155,7 +156,7 @@ def _is_shifted(carried, sources, item):
     return True
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _follows_stacks(header, carried, sources, lane, number, item):
     """Whether every stack to insert as step `number` is that of the step before, shifted."""
     if number - 1 < load_i64(header[H_LOW] + 8 * lane):
@@ -168,7 +169,7 @@ def _follows_stacks(header, carried, sources, lane, number, item):
     return True
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _begin_stacks(header, carried, sources, lane, number, item):
     """Say how the stacks of a step that starts a stream are built again."""
     row = row_at(header, lane, number)
@@ -196,7 +197,7 @@ def _write_carried(header, carried, sources, source_word, row, item):
         )
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _write_tail(header, carried, sources, row, item):
     """Keep the next observation of a step that ends its stream."""
     record = take_record(header, H_TAIL_FREE)

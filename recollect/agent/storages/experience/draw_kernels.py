@@ -14,6 +14,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_FIRST,
     H_HEAD,
     H_NUM_LANES,
+    HELPER,
     ID_SHIFT,
     INLINED,
     KERNEL,
@@ -42,7 +43,7 @@ def first_start(starts, lane, number):
     return base + -((base - number) // stride) * stride
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def starts_of(header, starts, floors, lane):
     """First start of `lane` that may be drawn, and how many there are."""
     base, stride, length = starts[A_BASE, lane], starts[A_STRIDE, lane], starts[A_LENGTH, lane]

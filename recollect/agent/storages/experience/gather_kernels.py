@@ -23,6 +23,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_ROW_BYTES,
     H_ROWS,
     H_SLOTS,
+    HELPER,
     ID_MASK,
     ID_SHIFT,
     INLINED,
@@ -116,7 +117,7 @@ def _locate(header, ids, limits, places, begin, end):
         places[P_USED, item] = used
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _fold(header, row, lane, used, row_offset, code, gamma):
     row_bytes = header[H_ROW_BYTES]
     lane_bytes = header[H_SLOTS] * row_bytes
@@ -202,7 +203,7 @@ def _gather_block(header, columns, targets, ids, places, gamma, begin, end):
             _gather_discounts(target, places, gamma, begin, end)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _copy_known(columns, targets, ids, places, weights, num_recent):
     """Fill the columns that are known without the ring."""
     for index in range(columns.shape[0]):

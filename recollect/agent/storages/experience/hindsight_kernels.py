@@ -15,6 +15,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_ROW_BYTES,
     H_ROWS,
     H_SLOTS,
+    HELPER,
     ID_MASK,
     ID_SHIFT,
     INLINED,
@@ -172,7 +173,7 @@ def _ask_for(header, field, step):
     return row
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _choose_rows(ids, length, uniforms, rows, starts):
     """Choose sequences of a batch at random, each at most once; list their rows and the steps there."""
     num_sequences = len(ids) // length
@@ -194,7 +195,7 @@ def _row_after(header, row, lane):
     return row - lane_bytes if row == header[H_ROWS] + (lane + 1) * lane_bytes else row
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, goals, begins):
     """Choose the goal step of each row; one for each stream that a sequence of `length` rows touches."""
     for row in range(len(ids)):

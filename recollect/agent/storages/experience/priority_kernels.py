@@ -19,6 +19,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_ROW_BYTES,
     H_ROWS,
     H_SLOTS,
+    HELPER,
     ID_MASK,
     ID_SHIFT,
     INLINED,
@@ -48,7 +49,7 @@ def prioritise(errors, epsilon, alpha):
         raise_all(errors, alpha)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touched):
     """Take the priority of starts that were drawable and are no longer stored."""
     stride, slots = starts[A_STRIDE, lane], header[H_SLOTS]
@@ -79,7 +80,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
     if num_steps == 2 * header[H_NUM_LANES]:
         return
     touched = np.empty(num_steps, np.int64)
-    num_touched = 0
+    num_touched = np.int64(0)
     slots = header[H_SLOTS]
     has_tree = len(sums) > 0
     default_priority = np.full(1, np.float64(default_error))
@@ -102,7 +103,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
         refresh(sums, mins, offsets, touched, num_touched)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _finish(header, sums, smallest, beta, shares, ids, weights):
     """Turn drawn slots into ids, and their priorities into weights; `shares` [batch] is working space."""
     slots = header[H_SLOTS]
@@ -130,7 +131,7 @@ def _ask_for_row(row):
         prefetch(line)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _spread(sums, first, size, total, uniforms, ids):
     """Give each of the ascending strata a node of one level, which starts at `first`; returns the nodes read."""
     batch, last = len(uniforms), size - 1
@@ -185,7 +186,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     return visited + batch * widest
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _recent_ranges(header, starts, floors, ranges):
     """Ranges of slots `[2 * num_lanes, 2]` that hold the starts of each lane from its floor on."""
     slots = header[H_SLOTS]
@@ -212,7 +213,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
     ranges = np.empty((num_ranges, 2), np.int64)
     _recent_ranges(header, starts, floors, ranges)
     levels, nodes = cover[0], cover[1]
-    count, total, smallest = 0, 0.0, np.inf
+    count, total, smallest = np.int64(0), 0.0, np.inf
     for index in range(num_ranges):
         count, total, smallest = decompose(
             sums, mins, offsets, ranges[index, 0], ranges[index, 1], levels, nodes, ends, count, total, smallest
@@ -220,7 +221,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
     if total <= 0.0:
         return NO_MASS
     heights = np.empty(batch, np.int64)
-    visited = np.int64(count)
+    visited = count
     current = np.int64(0)
     stratum = total / batch
     for item in range(batch):
@@ -257,7 +258,7 @@ def _ask_for(sums, mins, offsets, errors, slot):
         prefetch(mins.ctypes.data + 8 * (slot >> SHIFT))
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _read_errors(errors_at, new_errors):
     """Copy errors float32 [rows]; returns whether all are finite and none is negative."""
     for item in range(len(new_errors)):
@@ -282,7 +283,7 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
     if not _read_errors(errors_at, new_errors):
         return BAD_ERROR
     slots = np.empty(num_rows, np.int64)
-    count = 0
+    count = np.int64(0)
     # Not a function of its own: arrays that a loop hands to one that branches cost two atomic operations each.
     for item in range(num_rows):
         start = load_i64(ids_at + 8 * item)

@@ -16,6 +16,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_LOW,
     H_TAIL_FREE,
     H_WHOLE_FREE,
+    HELPER,
     KERNEL,
     R_TAIL,
     R_WHOLE,
@@ -25,13 +26,13 @@ from recollect.agent.storages.experience.ring_layout import (
 )
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _give_back(header, free_word, record):
     store_i32(header[free_word] + 4 * header[free_word + 1], np.int32(record))
     header[free_word + 1] += 1
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def release(header, row):
     """Give the side-table records of the step at `row` back."""
     reference = np.int64(load_i32(row + R_TAIL))
@@ -50,7 +51,7 @@ def release(header, row):
             store_i32(row + R_WHOLE, np.int32(0))
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _evict_until(header, lane, number):
     """Forget the steps of `lane` before `number`."""
     low_address = header[H_LOW] + 8 * lane

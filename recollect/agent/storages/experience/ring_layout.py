@@ -142,9 +142,12 @@ P_NUM_WORDS = 5
 ID_SHIFT = 40
 ID_MASK = (1 << ID_SHIFT) - 1
 
-KERNEL: Final[dict[str, Any]] = {"nogil": True, "cache": True, "error_model": "numpy"}
-# For what a loop calls for each step: passing arrays on costs more than the work.
-INLINED: Final[dict[str, Any]] = {**KERNEL, "forceinline": True}
+# How kernels are compiled that Python calls, what they call, and what their loops call for each step: there, passing
+# arrays on costs more than the work. Only the first are found on the disk, with all that they call, and are made for
+# Python; that alone takes a third of the time to compile.
+KERNEL: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "cache": True, "no_cfunc_wrapper": True}
+HELPER: Final[dict[str, Any]] = {**KERNEL, "cache": False, "no_cpython_wrapper": True}
+INLINED: Final[dict[str, Any]] = {**HELPER, "forceinline": True}
 
 
 @nb.njit(**INLINED)
@@ -180,7 +183,7 @@ def tail_of(header, row):
     return header[H_TAILS] + (reference - 1) * header[H_TAIL_BYTES]
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def frame_at(header, lane, number, back, block, frame_bytes, depth, whole_offset):
     """Address of the frame `back` steps before the newest one in the stack of step `number`."""
     age = np.int64(load_u8(row_at(header, lane, number) + R_AGE))
@@ -224,7 +227,7 @@ def store_number(address, item, code, value):
         store_i64(address + 8 * item, np.int64(value))
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def take_record(header, free_word):
     """Reserve a side-table record; the words after `free_word` are its free count and top."""
     if header[free_word + 1] > 0:

@@ -8,12 +8,12 @@ from recollect.agent.storages.experience.ring_layout import (
     H_SLOTS,
     H_WHOLE_BYTES,
     H_WHOLES,
+    HELPER,
     ID_MASK,
     ID_SHIFT,
     INLINED,
     K_BOTH_STACKS,
     K_NEXT_STACK,
-    KERNEL,
     O_BLOCK,
     O_BYTES,
     O_DEPTH,
@@ -42,7 +42,7 @@ def _copy(target, source, num_bytes, is_large):
         copy_bytes(target, source, num_bytes)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _frames_in_a_row(header, lane, number, num_before, num_after, block, frame_bytes):
     """Address of the frames around step `number` if they lie in slots side by side, else 0."""
     slots = header[H_SLOTS]
@@ -53,7 +53,7 @@ def _frames_in_a_row(header, lane, number, num_before, num_after, block, frame_b
     return block + (lane * slots + position - num_before) * frame_bytes
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _copy_stack(header, lane, number, column, target, frame_bytes, num_frames, is_large):
     """Rebuild the newest `num_frames` frames of the stack of step `number`."""
     block = column[O_BLOCK]
@@ -67,7 +67,7 @@ def _copy_stack(header, lane, number, column, target, frame_bytes, num_frames, i
         _copy(target + position * frame_bytes, source, frame_bytes, is_large)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _copy_next_stack(header, lane, last, tail, column, target, is_large):
     """Rebuild the stack that step `last` led to."""
     depth = column[O_DEPTH]
@@ -84,7 +84,7 @@ def _copy_next_stack(header, lane, last, tail, column, target, is_large):
     _copy(target + (depth - 1) * frame_bytes, tail + column[O_TAIL], frame_bytes, is_large)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def gather_stacks(header, column, target, ids, places, begin, end):
     """Fill one output column of frame stacks, for both ends at once `depth + 1` frames a row.
 

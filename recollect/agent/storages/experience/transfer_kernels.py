@@ -15,6 +15,7 @@ from recollect.agent.storages.experience.ring_layout import (
     H_TAILS,
     H_WHOLE_FREE,
     H_WHOLES,
+    HELPER,
     KERNEL,
     R_TAIL,
     R_WHOLE,
@@ -26,7 +27,7 @@ from recollect.agent.storages.experience.ring_layout import (
 )
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _copy_record(old_header, new_header, reference, records_word, free_word):
     """Copy a side-table record from one ring to another; return the reference to the copy."""
     if reference == 0:
@@ -38,7 +39,7 @@ def _copy_record(old_header, new_header, reference, records_word, free_word):
     return record + 1
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _copy_step(old_header, new_header, blocks, lane, number):
     row_bytes = old_header[H_ROW_BYTES]
     old_row, new_row = row_at(old_header, lane, number), row_at(new_header, lane, number)

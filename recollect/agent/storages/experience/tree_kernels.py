@@ -11,7 +11,7 @@ import numpy as np
 
 from recollect.agent.storages.experience.eights import first_beyond, smallest_of_eight, sum_of_eight
 from recollect.agent.storages.experience.pointers import load_f64, store_f64
-from recollect.agent.storages.experience.ring_layout import INLINED, KERNEL
+from recollect.agent.storages.experience.ring_layout import HELPER, INLINED, KERNEL
 
 SHIFT = 3
 FANOUT = 8
@@ -38,7 +38,7 @@ def num_nodes(offsets, level):
     return (offsets[level] - offsets[level - 1]) >> SHIFT
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def refresh(sums, mins, offsets, leaves, num_leaves):
     """Recompute what stands above the first `num_leaves` of `leaves`."""
     for level in range(1, len(offsets) - 1):
@@ -62,7 +62,7 @@ def rebuild(sums, mins, offsets):
             _refresh_node(sums, mins, offsets, level, node)
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def _last_positive(children):
     """The last positive child, and the largest residual that it holds: where rounding overshot."""
     child = FANOUT - 1
@@ -91,7 +91,7 @@ def _add_node(sums_at, mins_at, level, node, levels, nodes, ends, count, running
     return running, min(smallest, _positive(load_f64(mins_at + 8 * node)))
 
 
-@nb.njit(**KERNEL)
+@nb.njit(**HELPER)
 def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, running, smallest):
     """Append to a list the fewest nodes that cover the leaves [begin, end).
 
