@@ -98,3 +98,6 @@ DECENTRALISED: Final = "decentralised"
 
 # Joins the keys of a nested observation into one column name.
 PATH_SEPARATOR: Final = "/"
+
+# Who says that kernels are compiled, which the command line shows because it takes long.
+KERNEL_LOGGER: Final = "recollect.kernels"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final, TextIO
 
-from recollect import __version__
+from recollect import __version__, keys
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, closest
 
 USAGE_ERROR: Final = 2
@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    logging.getLogger(keys.KERNEL_LOGGER).setLevel(logging.INFO)
     if "" not in sys.path:
         # An installed script looks beside itself only; `module:Id` is to find a module in the current folder too.
         sys.path.append("")

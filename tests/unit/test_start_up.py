@@ -44,7 +44,7 @@ print(
             "used": sorted(sys.modules),
             "hits": {name: sum(stats.cache_hits.values()) for name, stats in kernels.items()},
             "misses": {name: sum(stats.cache_misses.values()) for name, stats in kernels.items()},
-            "cache_paths": sorted({str(stats.cache_path) for stats in kernels.values()}),
+            "cache_paths": sorted({str(stats.cache_path) for stats in kernels.values() if stats.cache_path}),
             "drawn": batch["idxs"].tolist(),
         }
     )

@@ -1,8 +1,13 @@
 """Compiled kernels on the disk, kept in step with the source."""
 
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
+
+from recollect import keys
+
+_log = logging.getLogger(keys.KERNEL_LOGGER)
 
 
 def drop_stale_kernels(folder: Path) -> None:
@@ -16,6 +21,7 @@ def drop_stale_kernels(folder: Path) -> None:
     stamp = cache / "kernels.stamp"
     if stamp.exists() and stamp.stat().st_mtime_ns == newest:
         return
+    _log.info("kernels are compiled, once after an install: this takes about 20 seconds")
     with suppress(OSError):
         cache.mkdir(exist_ok=True)
         for pattern in ("*.nbi", "*.nbc"):

@@ -1,10 +1,12 @@
 """Compiled kernels go when any source file beside them changes, not only their own."""
 
+import logging
 import os
 from pathlib import Path
 
 import pytest
 
+from recollect import keys
 from recollect.agent.storages.experience.kernel_cache import drop_stale_kernels
 
 COMPILED = ("gather.nbi", "gather.1.nbc")
@@ -33,9 +35,13 @@ def test_kernels_stay_while_no_source_changes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gather", "layout"])
-def test_kernels_go_with_any_source_that_changes(folder: Path, name: str) -> None:
+def test_kernels_go_with_any_source_that_changes(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     os.utime(folder / f"{name}.py", (101, 101))
-    drop_stale_kernels(folder)
+    with caplog.at_level(logging.INFO, keys.KERNEL_LOGGER):
+        drop_stale_kernels(folder)
+        drop_stale_kernels(folder)
+    assert [message for message in caplog.messages if "compiled" in message] == caplog.messages
+    assert len(caplog.messages) == 1
     assert compiled(folder) == []
     assert (folder / "__pycache__" / "gather.pyc").exists()
     (folder / "__pycache__" / COMPILED[0]).touch()
