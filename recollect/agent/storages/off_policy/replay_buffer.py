@@ -134,6 +134,8 @@ class ReplayBuffer(LaneStorage, Storage):
     def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
 
+        The oldest steps of a full storage lie in the slots of these, and are forgotten.
+
         Parameters
         ----------
         tensor_storage : mapping
