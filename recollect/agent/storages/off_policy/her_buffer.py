@@ -169,16 +169,18 @@ def _goal_functions(
     compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: Any
 ) -> GoalFunctions:
     """The goal functions that were given; for one that was not, that of the environment."""
-    env = envs
-    if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
-        env = envs.env_fns[0]().unwrapped
-    compute_reward = compute_reward or getattr(env, "compute_reward", None)
+    if compute_reward is None or compute_terminated is None:
+        env = envs
+        if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
+            env = envs.env_fns[0]().unwrapped
+        compute_reward = compute_reward or getattr(env, "compute_reward", None)
+        compute_terminated = compute_terminated or getattr(env, "compute_terminated", None)
     if compute_reward is None:
         raise ConfigError(
             "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
             "info), or compute_reward=, or a her_function"
         )
-    return GoalFunctions(compute_reward, compute_terminated or getattr(env, "compute_terminated", None))
+    return GoalFunctions(compute_reward, compute_terminated)
 
 
 def _first(value: Any) -> Any:

@@ -362,6 +362,17 @@ def test_a_goal_function_that_is_given_leaves_the_other_to_the_environment(given
     assert all(torch.equal(batches[0][key], batches[1][key]) for key in (keys.REWARD, keys.DISCOUNT))
 
 
+def test_no_environment_is_made_for_goal_functions_that_are_given() -> None:
+    def make_env() -> Any:
+        raise AssertionError("made in vain")
+
+    envs = SimpleNamespace(num_envs=1, env_fns=[make_env])
+    functions = {"compute_reward": reward_if_reached, "compute_terminated": terminated_if_reached}
+    HERBuffer(20, "cpu", None, SimpleNamespace(gamma=GAMMA), envs, None, **functions)
+    with pytest.raises(AssertionError, match="made in vain"):
+        HERBuffer(20, "cpu", None, SimpleNamespace(gamma=GAMMA), envs, None, compute_reward=reward_if_reached)
+
+
 def test_observations_without_goals_are_refused() -> None:
     memory = make_memory()
     with pytest.raises(SchemaError, match=keys.ACHIEVED_GOAL):
