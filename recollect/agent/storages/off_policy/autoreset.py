@@ -1,23 +1,23 @@
 """`ResetSteps`: the steps in which a vector environment only begins an episode."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
-import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.storages.experience import ring_layout as layout
 from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
 from recollect.agent.storages.experience.outputs import Drawn, nest
-from recollect.agent.storages.experience.schema import Path, walk
+from recollect.agent.storages.experience.schema import Path, to_numpy, walk
 from recollect.agent.storages.off_policy.ends_watch import EndsWatch, are_at
 from recollect.errors import ConfigError, StorageError
 
-# Envs that are at an end, int64, and by path what their last steps led to, `[envs, ...]`.
-Ends = tuple[np.ndarray, dict[Path, torch.Tensor]]
+# Envs that are at an end, int64, and by path what their last steps led to, arrays or tensors `[envs, ...]`.
+Ends = tuple[np.ndarray, dict[Path, Any]]
 
+_NO_ENDS: Final[Ends] = (np.empty(0, np.int64), {})
 _MOST_REDRAWS: Final = 64
 _ADVICE: Final = (
     f"Either the envs are reset in the step after an end: say autoreset_mode={AutoresetMode.NEXT_STEP.value!r}. Or the "
@@ -43,7 +43,7 @@ class ResetSteps:
         self.are_expected = _check_mode(mode) is AutoresetMode.NEXT_STEP
         self._store = store
         self._watch = EndsWatch(_ADVICE)
-        self._last_ends: Ends = (np.empty(0, np.int64), {})
+        self._last_ends: Ends = _NO_ENDS
 
     def find(self, observations: Any) -> np.ndarray:
         """Which envs only begin an episode in the step to come, bool [num_envs, 1].
@@ -65,6 +65,21 @@ class ResetSteps:
     def keep(self) -> None:
         """Remember which envs are at an end, before the store forgets its steps: their next one is a reset."""
         self._last_ends = self._newest_ends()
+
+    def state(self) -> dict[str, Any]:
+        """What a snapshot needs of ends that are not in the store any more: envs, and the bytes of what they led to."""
+        ended, led_to = self._last_ends if len(self._store) == 0 else _NO_ENDS
+        return {
+            "ended": ended.tolist(),
+            "led_to": [[list(path), to_numpy(values).tobytes().hex()] for path, values in led_to.items()],
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        ended = np.array(state["ended"], np.int64)
+        led_to = {tuple(path): np.frombuffer(bytes.fromhex(data), np.uint8) for path, data in state["led_to"]}
+        # Ends are told by their bytes alone, so that dtypes and shapes do not matter.
+        self._last_ends = ended, {path: values.reshape(len(ended), -1) for path, values in led_to.items()}
 
     def replace(self, ids: np.ndarray, draw: Callable[[int], np.ndarray]) -> np.ndarray:
         """Draw others for those of `ids` that are resets."""

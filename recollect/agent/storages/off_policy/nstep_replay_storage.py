@@ -29,6 +29,7 @@ from recollect.errors import ConfigError, StorageError
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
 _MOST_BATCHES_AHEAD: Final = 16
 _GENERATOR: Final = "generator"
+_RESETS: Final = "resets"
 
 
 class NStepReplayBatch(NamedTuple):
@@ -299,6 +300,7 @@ class NStepReplayStorage:
         state = self._snapshot.read(self._store).state
         try:
             self._rng.bit_generator.state = state[_GENERATOR]
+            self._resets.load_state(state[_RESETS])
         except (KeyError, TypeError, ValueError) as error:
             raise StorageError(f"the snapshot in {self._snapshot.folder} is of another storage") from error
         return True
@@ -307,7 +309,8 @@ class NStepReplayStorage:
         """Write a snapshot; batches drawn ahead are not part of it, so they are drawn anew here as well."""
         assert self._snapshot is not None
         self._ahead.drop()
-        self._snapshot.write(self._store, Extras({_GENERATOR: self._rng.bit_generator.state}))
+        own = {_GENERATOR: self._rng.bit_generator.state, _RESETS: self._resets.state()}
+        self._snapshot.write(self._store, Extras(own))
         self._is_saved = True
 
 

@@ -824,6 +824,23 @@ def test_a_new_instance_goes_on_as_the_old_one_would(mode: str, num_workers: int
         del abandoned
 
 
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_ends_before_a_reset_are_known_to_a_new_instance(dictionary: bool, tmp_path: Path) -> None:
+    envs, space = vector_env(AutoresetMode.NEXT_STEP, dictionary=dictionary), DICT_SPACE if dictionary else OBSERVATIONS
+    options = {"num_envs": 3, "autoreset_mode": "NextStep", "snapshot_path": tmp_path, "save_snapshot": True}
+    obs, _ = envs.reset()
+    actions, num_drawable = np.zeros((3, 1), np.float32), []
+    for _ in range(6):
+        with storage(space, **options) as made:
+            after, rewards, terminated, truncated, infos = envs.step(actions)
+            made.add(obs, actions, rewards, terminated, truncated, infos, after)
+            num_drawable.append(len(made))
+            made.reset()
+        obs = after
+    # Episodes of 2, 5 and 3 steps, and after each a step that is none.
+    assert num_drawable == [3, 3, 2, 2, 3, 1]
+
+
 def test_snapshots_are_written_when_wanted_only(tmp_path: Path) -> None:
     envs = Envs(1)
     folder = tmp_path / "here"
