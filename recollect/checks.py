@@ -56,7 +56,9 @@ def check_device(device: Any) -> "torch.device":
     import torch  # late: the command line checks its words without it
 
     try:
-        return torch.empty(0, device=torch.device(device)).device
+        checked = torch.device(device)
+        torch.empty(0, device=checked)
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {device!r} cannot be used: {reason}; use 'cpu'") from error
+    return checked
