@@ -107,8 +107,7 @@ class EREBuffer(PERBuffer):
             self._pace.add(info[keys.EPISODES][keys.TRAIN_REWARD])
         except (KeyError, TypeError, ValueError):
             raise SchemaError(
-                f'update_eta needs training returns, numbers, at info["{keys.EPISODES}"]["{keys.TRAIN_REWARD}"], got '
-                f"{info!r}"
+                f'update_eta needs one training return or several at info["{keys.EPISODES}"]["{keys.TRAIN_REWARD}"]'
             ) from None
         self._recent.adapt(self._pace.ratio())
 

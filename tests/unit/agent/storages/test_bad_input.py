@@ -424,7 +424,7 @@ def test_ids_that_were_rounded_are_refused(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("info", [{}, None, {keys.EPISODES: {}}, {keys.EPISODES: {keys.TRAIN_REWARD: "much"}}])
 def test_returns_that_are_none(info: Any) -> None:
     twins = Twins("ere")
-    with pytest.raises(SchemaError, match="training returns"):
+    with pytest.raises(SchemaError, match="training return"):
         twins.victim.update_eta(info)
     assert twins.victim.eta == twins.twin.eta
     twins.assert_alike()
