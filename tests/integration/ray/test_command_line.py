@@ -75,13 +75,15 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_an_interrupt_leaves_no_process_of_the_workers(ray_cluster: Any, tmp_path: Path) -> None:
-    # Workers of other tests may still be on their way out, or in: one of them would bring the signal too early.
+    # Shells start what runs in the background with SIGINT ignored, and children inherit that.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     wait_until(lambda: not worker_processes())
     words = ("train", "ddqn", "CartPole-v1", "--preset", "none", "--steps", "1000000", "--name", "mine", *TINY)
     joined = ("--ray-address", ray_cluster.address, "--col-workers", "1", "--col-resources", "{num_cpus: 0.1}")
     run = subprocess.Popen(
         [sys.executable, "-m", "recollect", *words, *joined], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
+    signal.signal(signal.SIGINT, previous)
     try:
         wait_until(lambda: bool(worker_processes()))
         run.send_signal(signal.SIGINT)
