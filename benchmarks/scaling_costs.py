@@ -10,8 +10,8 @@ from recollect import keys
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.inbox import Inbox
-from recollect.scheme.collection.slices import Slice, SliceRecorder
+from recollect.scheme.collection.collectors.inbox import Inbox
+from recollect.scheme.collection.collectors.slices import Slice, SliceRecorder
 
 # Sources, and messages that each has on its way, so that the learner never waits for one.
 NUM_SOURCES = 2

@@ -17,7 +17,7 @@ from benchmarks.sleeping_env import SleepingEnv
 ROOT = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[rllib]" torch'
 _TIMEOUT_S = 1800
-# What a runner has on its way at most, as a worker of `AsyncCollection` has.
+# What a runner has on its way at most, as a worker of `AsyncCollector` has.
 _NUM_AHEAD = 2
 
 Rates = dict[str, dict[int, float]]

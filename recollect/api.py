@@ -23,7 +23,7 @@ from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import make_progress
 from recollect.runs.saving import Saves
-from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
 EnvFunction = Callable[..., Any]

@@ -19,9 +19,9 @@ from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
 from recollect.runs.writers import MetricWriter
-from recollect.scheme.collection.evaluation import Evaluation
-from recollect.scheme.collection.reports import worker_metrics
-from recollect.scheme.gradients.gradients import GradientsReport
+from recollect.scheme.collection.collectors.reports import worker_metrics
+from recollect.scheme.collection.worker.evaluation import Evaluation
+from recollect.scheme.gradients.gradient_source import GradientReport
 from recollect.scheme.gradients.records import gradient_worker_metrics
 from recollect.scheme.scheme import Scheme
 
@@ -294,7 +294,7 @@ def _of_evaluation(evaluation: Evaluation | None) -> dict[str, float | None]:
     }
 
 
-def _of_gradients(report: GradientsReport) -> dict[str, float | None]:
+def _of_gradients(report: GradientReport) -> dict[str, float | None]:
     """Numbers on gradient workers elsewhere; none if there are none."""
     if not report.num_workers:
         return {}

@@ -23,7 +23,7 @@ PROGRAMS = f"{TESTS}/test_against_reference.py"
 FREQUENCIES = f"{TESTS}/test_frequencies.py"
 BAD_INPUT = f"{TESTS}/test_bad_input.py"
 SKIPS = f"{TESTS}/off_policy/test_skip.py"
-HINDSIGHT = f"{TESTS}/experience/test_hindsight.py"
+HINDSIGHT = f"{TESTS}/experience/sampling/test_hindsight.py"
 FAILED = 1  # pytest's status when tests ran and some failed
 
 
@@ -51,13 +51,13 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "ids ignore that the ring has wrapped",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "(newest - (age if age >= 0 else age + slots))",
         "(newest - abs(age))",
     ),
     Mutant(
         "rewards are folded past the end of the ring",
-        "experience/gather_kernels.py",
+        "experience/kernels/gather_kernels.py",
         """        if row == lane_end:
             row -= lane_bytes
     return total""",
@@ -67,25 +67,25 @@ MUTANTS = (
     ),
     Mutant(
         "windows cross the end of an episode",
-        "experience/gather_kernels.py",
+        "experience/kernels/gather_kernels.py",
         "while used < most and load_i32(row + R_TAIL) == 0:",
         "while used < most:",
     ),
     Mutant(
         "bootstraps at termination",
-        "experience/gather_kernels.py",
+        "experience/kernels/gather_kernels.py",
         "power if alive else 0.0",
         "power",
     ),
     Mutant(
         "the discount of a shorter window is that of a full one",
-        "experience/gather_kernels.py",
+        "experience/kernels/gather_kernels.py",
         "if places[P_USED, item] != length:",
         "if places[P_USED, item] > length:",
     ),
     Mutant(
         "the next observation of an end is the next episode's first",
-        "experience/gather_kernels.py",
+        "experience/kernels/gather_kernels.py",
         """        if places[P_TAIL, item] != 0:
             source = places""",
         """        if places[P_TAIL, item] < 0:
@@ -93,19 +93,19 @@ MUTANTS = (
     ),
     Mutant(
         "the tail of an end comes from the first lane",
-        "experience/append_kernels.py",
+        "experience/kernels/append_kernels.py",
         "source = sources[carried[index, C_NEXT_SOURCE]] + (item + 1) * carried[index, C_BYTES] - num_bytes",
         "source = sources[carried[index, C_NEXT_SOURCE]] + carried[index, C_BYTES] - num_bytes",
     ),
     Mutant(
         "breaks between observations are not noticed",
-        "experience/append_kernels.py",
+        "experience/kernels/append_kernels.py",
         "if goes_on and not _continues(header, carried, sources, lane, number, row, item):",
         "if goes_on and number < 0:",
     ),
     Mutant(
         "frame stacks reach into the episode before",
-        "experience/append_kernels.py",
+        "experience/kernels/append_kernels.py",
         """    if not _is_padding(carried, sources, item):
         if _follows""",
         """    age = min(number, header[H_DEPTH] - 1)
@@ -114,13 +114,13 @@ MUTANTS = (
     ),
     Mutant(
         "alpha is dropped",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "if alpha != 1.0:",
         "if alpha < 0.0:",
     ),
     Mutant(
         "overwritten slots keep the priority of what was there",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         """            errors[slot] = default_error
             if has_tree:""",
         """            if seen[0, lane] == 0:
@@ -129,62 +129,62 @@ MUTANTS = (
     ),
     Mutant(
         "of duplicates the last error wins",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "errors[slots[item]] = max(errors[slots[item]], new_errors[item])",
         "errors[slots[item]] = new_errors[item]",
     ),
     Mutant(
         "stale ids change what has taken their slots",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         " or number < oldest_of(header, lane):",
         ":",
     ),
     Mutant(
         "weights of a recent window are relative to the whole store",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "_finish(header, sums, smallest, beta, uniforms, ids, weights)\n    return visited",
         "_finish(header, sums, mins[-1], beta, uniforms, ids, weights)\n    return visited",
     ),
     Mutant(
         "the physical end of the ring counts as newest",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "begin_slot, end_slot = begin % slots, (head_of(header, lane) - 1) % slots + 1",
         "begin_slot, end_slot = slots - 1 - count, slots - 1",
     ),
     Mutant(
         "every lane gives equally many recent steps",
-        "experience/draw_kernels.py",
+        "experience/kernels/draw_kernels.py",
         "math.ceil(num_recent * size / total)",
         "math.ceil(num_recent / num_lanes)",
     ),
     Mutant(
         "the span of updates between episode ends is forgotten",
-        "experience/recent_window.py",
+        "experience/sampling/recent_window.py",
         "self._span, self._drawn = self._drawn, 0",
         "self._drawn = 0",
     ),
     Mutant(
         "sources share lanes",
-        "experience/sources.py",
+        "experience/store/sources.py",
         "        elif not self.known:\n            lane = 0",
         "        elif self.known or not self.known:\n            lane = 0",
     ),
     Mutant(
         "repeated steps are stored again",
-        "experience/lane_store.py",
+        "experience/store/experience_store.py",
         "num_repeated = min(known.received - first_step, num_steps)",
         "num_repeated = 0",
     ),
     Mutant(
         "a gap in a source's steps is no cut",
-        "experience/lane_store.py",
+        "experience/store/experience_store.py",
         """            self.ring.cut(known.lane, self.num_envs)
             known.received""",
         "            known.received",
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
-        "experience/lanes.py",
+        "experience/store/ring_access.py",
         """            for env in np.flatnonzero(breaks[step]):
                 self.ring.cut(lane + int(env), 1)
 """,
@@ -193,57 +193,57 @@ MUTANTS = (
     ),
     Mutant(
         "lanes that skipped steps share the hidden states of the first",
-        "experience/sequences.py",
+        "experience/sampling/sequences.py",
         "if (heads == heads[0]).all() and (bases == bases[0]).all():",
         "if len(heads):",
         (SKIPS,),
     ),
     Mutant(
         "a smaller store keeps the oldest steps",
-        "experience/transfer_kernels.py",
+        "experience/kernels/transfer_kernels.py",
         "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
         """first = load_i64(old_header[H_FIRST] + 8 * lane)
     head = min(head, first + new_header[H_CAPACITY])""",
     ),
     Mutant(
         "goals come from the past",
-        "experience/hindsight_kernels.py",
+        "experience/kernels/hindsight_kernels.py",
         "oldest = number if strategy == FUTURE else begin",
         "oldest = begin",
     ),
     Mutant(
         "goals come from a later episode",
-        "experience/hindsight_kernels.py",
+        "experience/kernels/hindsight_kernels.py",
         "return begin, _entry(ends, entry)",
         "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
     ),
     Mutant(
         "a goal reached in hindsight does not end the window",
-        "experience/hindsight_kernels.py",
+        "experience/kernels/hindsight_kernels.py",
         "                lengths[row] = index + 1\n",
         "",
     ),
     Mutant(
         "too few rows are relabelled",
-        "experience/hindsight.py",
+        "experience/sampling/hindsight.py",
         "round(self.share * num_sequences)",
         "int(self.share * num_sequences)",
     ),
     Mutant(
         "sequences may be incomplete",
-        "experience/draw_kernels.py",
+        "experience/kernels/draw_kernels.py",
         "last = head_of(header, lane) - length",
         "last = head_of(header, lane) - 1",
     ),
     Mutant(
         "a reset loses the hidden state of the context",
-        "experience/sequences.py",
+        "experience/sampling/sequences.py",
         "= recent[lane, numbers % recent.shape[1]]",
         "= 0",
     ),
     Mutant(
         "batches are overwritten while they are held",
-        "experience/tensor_pool.py",
+        "experience/sampling/tensor_pool.py",
         """            ):
                 return False""",
         """            ):
@@ -251,55 +251,55 @@ MUTANTS = (
     ),
     Mutant(
         "goals are overwritten while a reward function's caller holds them",
-        "experience/rewriting.py",
+        "experience/sampling/relabelling.py",
         "return getrefcount(self._array) == self._references_at_rest",
         "return True",
         (HINDSIGHT,),
     ),
     Mutant(
         "the right half of a level is never drawn",
-        "experience/priority_kernels.py",
+        "experience/kernels/priority_kernels.py",
         "while target >= end and node < last:",
         "while target >= end and node < last // 2:",
         (FREQUENCIES,),
     ),
     Mutant(
         "infinite rewards are stored",
-        "experience/check_kernels.py",
+        "experience/kernels/check_kernels.py",
         "if not math.isfinite(load_number(address, item, code)):",
         "if math.isnan(load_number(address, item, code)):",
         (BAD_INPUT,),
     ),
     Mutant(
         "goals are not uniform over the future",
-        "experience/hindsight_kernels.py",
+        "experience/kernels/hindsight_kernels.py",
         "np.int64(uniforms[row] * (end - oldest + 1))",
         "np.int64(uniforms[row] ** 1.3 * (end - oldest + 1))",
         (FREQUENCIES,),
     ),
     Mutant(
         "frames written ahead leave stacks that reach back to them",
-        "experience/lane_ring.py",
+        "experience/store/lane_ring.py",
         "self.forget(env_lane, oldest_kept + reach)",
         "self.forget(env_lane, oldest_kept)",
         (f"{TESTS}/test_columns.py",),
     ),
     Mutant(
         "context of a reset is read back again",
-        "experience/columns.py",
+        "experience/store/columns.py",
         "np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])",
         "store.ring.firsts[lanes]",
     ),
     Mutant(
         "a copy's sequences start anywhere",
-        "experience/lanes.py",
+        "experience/store/ring_access.py",
         "if starts is not None:",
         "if False:",
-        (f"{TESTS}/experience/test_sequences.py",),
+        (f"{TESTS}/experience/sampling/test_sequences.py",),
     ),
     Mutant(
         "one answer for a batch stands for all its rows",
-        "experience/rewriting.py",
+        "experience/sampling/relabelling.py",
         "if self._is_constant:",
         "if len(achieved):",
         (HINDSIGHT,),

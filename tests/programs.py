@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recollect import keys
 from tests.reference import Rewriting, Settings
-from tests.streams import FRAMES, LAYOUTS, STACKS, FrameStack, ObservationKind, StreamKind
+from tests.simulated import FRAMES, LAYOUTS, STACKS, FrameStack, ObservationKind, StreamKind
 
 Features = dict[str, str]
 Pair = frozenset[tuple[str, str]]

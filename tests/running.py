@@ -22,7 +22,7 @@ from recollect.errors import StorageError
 from tests import programs
 from tests.programs import SOURCE_NAMES, Config, Program
 from tests.reference import LANE_SHIFT, ReferenceStore, Rewriting, Row, flatten, same_bits, stack, under
-from tests.streams import SourceStream, as_sample, spoil, state_numbers
+from tests.simulated import SourceStream, as_sample, spoil, state_numbers
 
 BUFFERS: dict[str, type[ReplayBuffer]] = {
     "replay": ReplayBuffer,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.experience.ring_layout import ID_MASK, ID_SHIFT
+from recollect.agent.storages.experience.kernels.ring_layout import ID_MASK, ID_SHIFT
 
 Sample = dict[str, Any]
 Ends = Collection[int] | Mapping[int, Collection[int]]

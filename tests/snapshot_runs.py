@@ -7,17 +7,9 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages import PERBuffer
-from recollect.agent.storages.experience.snapshot import Snapshot
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from tests.reference import Row, flatten, same_bits
-from tests.streams import (
-    LAYOUTS,
-    FrameStack,
-    ObservationKind,
-    SourceStream,
-    StreamKind,
-    as_sample,
-    state_numbers,
-)
+from tests.simulated import LAYOUTS, FrameStack, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
 
 NUM_ENVS = 2
 FLAGS = frozenset([keys.DONE, keys.NEXT_TERMINATED, keys.CUT, keys.IREWARD])

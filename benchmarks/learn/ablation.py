@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.learn.cells import Cell
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.goals import format_score
 from benchmarks.learn.report import Row
 from benchmarks.learn.statistics import Interval, middle_with_interval

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.documents import write_section
 from benchmarks.learn import ablation, report
 from benchmarks.learn.ablation import ABLATION
-from benchmarks.learn.cells import SB3, TABLE, Cell, select
+from benchmarks.learn.experiments import SB3, TABLE, Cell, select
 from benchmarks.learn.runner import RESULTS, ROOT, Run, Runner, find_pythons
 
 README = ROOT / "README.md"

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from benchmarks.learn.cells import Cell
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.records import NUM_EPISODES
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 

@@ -1,11 +1,11 @@
 """Recollect's side of the table: what `recollect train` does, with evaluations at equal distances."""
 
-from benchmarks.learn.cells import Cell
 from benchmarks.learn.configs import run_config
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.records import CURVE_EPISODES, CURVE_POINTS, Episodes, Trained
 from recollect.config import build
 from recollect.learner import Learner
-from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.collection.worker.evaluation import Evaluation
 
 
 def train(cell: Cell, seed: int, num_episodes: int) -> Trained:

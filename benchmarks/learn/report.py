@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.learn.cells import Cell
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.goals import format_score
 from benchmarks.learn.records import Record
 from benchmarks.learn.statistics import Estimate, mean_and_error

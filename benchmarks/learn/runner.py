@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from benchmarks.learn.cells import RECOLLECT, Cell
 from benchmarks.learn.configs import config_of
+from benchmarks.learn.experiments import RECOLLECT, Cell
 from benchmarks.learn.records import Record, hash_of, path_of, read
 
 ROOT: Final = Path(__file__).resolve().parents[2]

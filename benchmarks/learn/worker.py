@@ -13,8 +13,8 @@ import torch
 
 from benchmarks.learn import ours, sb3
 from benchmarks.learn.ablation import ABLATION
-from benchmarks.learn.cells import TABLE, Cell
 from benchmarks.learn.configs import config_of
+from benchmarks.learn.experiments import TABLE, Cell
 from benchmarks.learn.records import NUM_EPISODES, Record, Trained, hash_of
 
 PACKAGES = ("recollect", "torch", "gymnasium", "numpy")

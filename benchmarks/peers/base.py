@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.streams import Chunk, step_cycle
+from benchmarks.synthetic import Chunk, step_cycle
 from benchmarks.workloads import Kind, Store, Workload
 
 Call = Callable[[], Any]
@@ -27,7 +27,7 @@ class Adapter(ABC):
     Parameters
     ----------
     store : Store
-        What to hold. `fill` puts the steps of `benchmarks.streams.chunks` into it.
+        What to hold. `fill` puts the steps of `benchmarks.synthetic.chunks` into it.
     """
 
     title: ClassVar[str]

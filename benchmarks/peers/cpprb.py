@@ -7,12 +7,12 @@ import cpprb
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import streams
+from benchmarks import synthetic
 from benchmarks.peers.base import Adapter, UnsupportedError
-from benchmarks.streams import Array, Chunk
+from benchmarks.synthetic import Array, Chunk
 from benchmarks.workloads import ALPHA, BETA, EPSILON, GAMMA, HER_RATIO, N_STEP, Store
 
-FRAME_SHAPE = (streams.FRAME_SIDE, streams.FRAME_SIDE, streams.NUM_FRAMES)
+FRAME_SHAPE = (synthetic.FRAME_SIDE, synthetic.FRAME_SIDE, synthetic.NUM_FRAMES)
 
 
 class Cpprb(Adapter):
@@ -32,16 +32,16 @@ class Cpprb(Adapter):
         if self.store.kind == "her":
             self._fill_hindsight()
         elif self.store.kind in ("nstep", "frames"):
-            for episode in streams.episodes(self.store):
+            for episode in synthetic.episodes(self.store):
                 self.buffer.add(**self._fields(episode))
                 self.buffer.on_episode_end()
         else:
-            for chunk in streams.chunks(self.store):
+            for chunk in synthetic.chunks(self.store):
                 self.buffer.add(**self._fields(chunk.flat()))
 
     def _fill_hindsight(self) -> None:
         """Every episode takes five times its steps, so a fifth of the stream fills the store."""
-        for episode in streams.episodes(self.store):
+        for episode in synthetic.episodes(self.store):
             desired = episode.obs["desired_goal"][0]
             obs, next_obs = _state(episode.obs), _state(episode.next_obs)
             self.buffer.add(obs=obs, act=episode.action, next_obs=next_obs, done=episode.done)
@@ -103,23 +103,23 @@ def _frames(store: Store) -> Any:
 
 
 def _hindsight(store: Store) -> Any:
-    size = streams.GOAL_OBS_SIZE
-    state = {"shape": size + streams.GOAL_SIZE}
+    size = synthetic.GOAL_OBS_SIZE
+    state = {"shape": size + synthetic.GOAL_SIZE}
     return cpprb.HindsightReplayBuffer(
         store.num_steps,
-        {"obs": state, "act": {"shape": streams.GOAL_ACTION_SIZE}, "next_obs": state, "done": {}},
+        {"obs": state, "act": {"shape": synthetic.GOAL_ACTION_SIZE}, "next_obs": state, "done": {}},
         store.episode_length,
-        lambda next_obs, _action, goal: streams.compute_reward(next_obs[:, size:], goal),
+        lambda next_obs, _action, goal: synthetic.compute_reward(next_obs[:, size:], goal),
         goal_func=lambda obs: obs[:, size:],
-        goal_shape=(streams.GOAL_SIZE,),
+        goal_shape=(synthetic.GOAL_SIZE,),
         additional_goals=HER_RATIO,
         prioritized=False,
     )
 
 
 def _flat_fields() -> dict[str, dict[str, Any]]:
-    obs = {"shape": streams.OBS_SIZE}
-    return {"obs": obs, "act": {"shape": streams.ACTION_SIZE}, "rew": {}, "next_obs": obs, "done": {}}
+    obs = {"shape": synthetic.OBS_SIZE}
+    return {"obs": obs, "act": {"shape": synthetic.ACTION_SIZE}, "rew": {}, "next_obs": obs, "done": {}}
 
 
 def _state(obs: Any) -> Array:

@@ -8,20 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import streams
+from benchmarks import synthetic
 from benchmarks.peers.base import Adapter
-from benchmarks.streams import Array, Chunk, Observation
-from benchmarks.workloads import (
-    ALPHA,
-    BETA,
-    EPSILON,
-    ETA,
-    GAMMA,
-    HER_RATIO,
-    N_STEP,
-    SEQUENCE_LENGTH,
-    Store,
-)
+from benchmarks.synthetic import Array, Chunk, Observation
+from benchmarks.workloads import ALPHA, BETA, EPSILON, ETA, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 from recollect import keys
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer
@@ -47,7 +37,7 @@ class Recollect(Adapter):
         self._batches: Iterator[Any] = iter(())
 
     def fill(self) -> None:
-        for chunk in streams.chunks(self.store):
+        for chunk in synthetic.chunks(self.store):
             self.buffer.insert_data_slice(self._sample_of(chunk))
 
     def prioritise(self) -> None:
@@ -98,10 +88,10 @@ class Recollect(Adapter):
     def _sample_of(self, chunk: Chunk, time: int | None = None) -> dict[str, Any]:
         part: Any = slice(None) if time is None else time
         sample = {
-            keys.OBS: streams.map_obs(lambda x: x[part], chunk.obs),
+            keys.OBS: synthetic.map_obs(lambda x: x[part], chunk.obs),
             keys.ACTION: chunk.action[part],
             keys.REWARD: chunk.reward[part][..., None],
-            keys.NEXT_OBS: streams.map_obs(lambda x: x[part], chunk.next_obs),
+            keys.NEXT_OBS: synthetic.map_obs(lambda x: x[part], chunk.next_obs),
             keys.NEXT_DONE: chunk.done[part][..., None],
             keys.NEXT_TERMINATED: chunk.terminated[part][..., None],
         }
@@ -139,11 +129,11 @@ def _build(store: Store) -> Any:
             return EREBuffer(*common, **priorities, eta=ETA)
         case "her":
             share = HER_RATIO / (HER_RATIO + 1)
-            return HERBuffer(*common, None, share=share, compute_reward=streams.compute_reward)
+            return HERBuffer(*common, None, share=share, compute_reward=synthetic.compute_reward)
         case "sequence":
             return ReplayBuffer(*common, sequence_length=SEQUENCE_LENGTH)
         case "frames":
-            return ReplayBuffer(*common, frame_stack=streams.NUM_FRAMES)
+            return ReplayBuffer(*common, frame_stack=synthetic.NUM_FRAMES)
         case _:
             return ReplayBuffer(*common)
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 
-from benchmarks import streams
+from benchmarks import synthetic
 from benchmarks.peers.base import Adapter, UnsupportedError
-from benchmarks.streams import Array, Chunk
+from benchmarks.synthetic import Array, Chunk
 from benchmarks.workloads import GAMMA, HER_RATIO, N_STEP, Store
 
 
@@ -29,7 +29,7 @@ class StableBaselines3(Adapter):
     def fill(self) -> None:
         """Write the arrays in bulk: `add` would leave the same, a thousand times slower."""
         start = 0
-        for chunk in streams.chunks(self.store):
+        for chunk in synthetic.chunks(self.store):
             self._write(slice(start, start + chunk.num_steps), chunk)
             start += chunk.num_steps
         self.buffer.pos, self.buffer.full = 0, True
@@ -90,7 +90,7 @@ class _RewardEnv:
     """The one method of a vector environment that the hindsight buffer calls."""
 
     def env_method(self, name: str, *args: Any, indices: Any = None) -> list[Array]:
-        return [streams.compute_reward(*args)]
+        return [synthetic.compute_reward(*args)]
 
 
 def _box(*shape: int) -> spaces.Box:
@@ -100,20 +100,20 @@ def _box(*shape: int) -> spaces.Box:
 def _build(store: Store) -> Any:
     options: dict[str, Any] = {"device": "cpu", "n_envs": store.num_envs}
     if store.kind == "frames":
-        shape = (streams.NUM_FRAMES, streams.FRAME_SIDE, streams.FRAME_SIDE)
+        shape = (synthetic.NUM_FRAMES, synthetic.FRAME_SIDE, synthetic.FRAME_SIDE)
         options |= {"optimize_memory_usage": True, "handle_timeout_termination": False}
         frames = spaces.Box(0, 255, shape, np.uint8)
         return ReplayBuffer(store.num_steps, frames, spaces.Discrete(6), **options)
     if store.kind == "her":
-        goal = _box(streams.GOAL_SIZE)
+        goal = _box(synthetic.GOAL_SIZE)
         parts: dict[str, spaces.Space[Any]] = {
-            "observation": _box(streams.GOAL_OBS_SIZE),
+            "observation": _box(synthetic.GOAL_OBS_SIZE),
             "achieved_goal": goal,
             "desired_goal": goal,
         }
         options |= {"env": _RewardEnv(), "n_sampled_goal": HER_RATIO, "goal_selection_strategy": "future"}
-        return HerReplayBuffer(store.num_steps, spaces.Dict(parts), _box(streams.GOAL_ACTION_SIZE), **options)
-    sizes = (_box(streams.OBS_SIZE), _box(streams.ACTION_SIZE))
+        return HerReplayBuffer(store.num_steps, spaces.Dict(parts), _box(synthetic.GOAL_ACTION_SIZE), **options)
+    sizes = (_box(synthetic.OBS_SIZE), _box(synthetic.ACTION_SIZE))
     if store.kind == "nstep":
         return NStepReplayBuffer(store.num_steps, *sizes, n_steps=N_STEP, gamma=GAMMA, **options)
     return ReplayBuffer(store.num_steps, *sizes, **options)

@@ -16,9 +16,9 @@ from tianshou.data import (
     VectorReplayBuffer,
 )
 
-from benchmarks import streams
+from benchmarks import synthetic
 from benchmarks.peers.base import Adapter
-from benchmarks.streams import Chunk, Observation
+from benchmarks.synthetic import Chunk, Observation
 from benchmarks.workloads import ALPHA, BETA, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 
 
@@ -38,11 +38,11 @@ class Tianshou(Adapter):
 
     def fill(self) -> None:
         if self.store.num_envs > 1:  # buffers for several environments take single steps only
-            for chunk in streams.chunks(self.store):
+            for chunk in synthetic.chunks(self.store):
                 for step in self._vector_steps(chunk):
                     self.buffer.add(step)
         else:
-            for chunk in streams.chunks(self.store):
+            for chunk in synthetic.chunks(self.store):
                 self.buffer.update(self._chunk_buffer(chunk.flat()))
 
     def _chunk_buffer(self, chunk: Chunk) -> ReplayBuffer:
@@ -128,9 +128,9 @@ def _build(store: Store) -> Any:
             return PrioritizedVectorReplayBuffer(size, envs, **options)
         return PrioritizedReplayBuffer(size, **options)
     if store.kind == "her":
-        return HERReplayBuffer(size, streams.compute_reward, store.episode_length, future_k=HER_RATIO + 1)
+        return HERReplayBuffer(size, synthetic.compute_reward, store.episode_length, future_k=HER_RATIO + 1)
     if store.kind == "frames":
-        return ReplayBuffer(size, stack_num=streams.NUM_FRAMES, ignore_obs_next=True, save_only_last_obs=True)
+        return ReplayBuffer(size, stack_num=synthetic.NUM_FRAMES, ignore_obs_next=True, save_only_last_obs=True)
     return VectorReplayBuffer(size, envs) if envs > 1 else ReplayBuffer(size)
 
 

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import streams
+from benchmarks import synthetic
 from benchmarks.peers.base import Adapter, UnsupportedError
-from benchmarks.streams import Chunk
+from benchmarks.synthetic import Chunk
 from benchmarks.workloads import ALPHA, BETA, EPSILON, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 
 EXTEND_STEPS = 5_000
@@ -118,7 +118,7 @@ class TorchRL(Adapter):
         return self.store.kind == "nstep" and self.store.num_envs > 1
 
     def fill(self) -> None:
-        for chunk in streams.chunks(self.store):
+        for chunk in synthetic.chunks(self.store):
             for start in range(0, chunk.num_steps, EXTEND_STEPS):
                 self.buffer.extend(self._tensordict(chunk.rows(start, start + EXTEND_STEPS)))
 
@@ -167,7 +167,7 @@ def _tensordict(chunk: Chunk, shape: list[int]) -> TensorDict:
 
 def _reward(transition: TensorDict) -> torch.Tensor:
     achieved, desired = transition["next", "achieved_goal"], transition["desired_goal"]
-    return torch.from_numpy(streams.compute_reward(achieved.numpy(), desired.numpy())).unsqueeze(-1)
+    return torch.from_numpy(synthetic.compute_reward(achieved.numpy(), desired.numpy())).unsqueeze(-1)
 
 
 def _build(store: Store) -> Any:

@@ -62,7 +62,7 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
     """Run episodes in an environment that films them, and return the folder of the films."""
     from recollect.agent.envs import VecEnv
     from recollect.agent.envs.factory import VecEnvFactory
-    from recollect.scheme.collection.evaluation import evaluate
+    from recollect.scheme.collection.worker.evaluation import evaluate
 
     # Pictures are drawn into memory; where there is no screen, SDL would complain that it finds none.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")

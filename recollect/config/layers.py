@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from recollect.config.files import NAME, Document
-from recollect.config.hints import translated
 from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of, plain_name
+from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 
 _ALL_OPTIONS: Final = "`recollect list options` shows those of a run, `recollect list options sac` those of SAC"

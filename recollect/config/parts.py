@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from typing import Any, Final, get_args
 
-from recollect.config.hints import translated
+from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 
 # The parts that have options. Actors and schemes go by no name.

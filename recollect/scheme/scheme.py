@@ -10,19 +10,19 @@ from recollect import keys
 from recollect.scheme.base import engine
 from recollect.scheme.base.resources import Demand, check_room
 from recollect.scheme.base.shared import SharedComponents
-from recollect.scheme.cells import check_cell
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.collectors import check_addition, check_removal
+from recollect.scheme.collection.collectors.collector import check_addition, check_removal
+from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
-from recollect.scheme.gradients.async_gradients import AsyncGradients
+from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradients import Gradients, LocalGradients
+from recollect.scheme.gradients.gradient_source import GradientSource, LocalGradientSource
 from recollect.scheme.gradients.status import GradientStatus
-from recollect.scheme.gradients.sync_gradients import SyncGradients
+from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker
-from recollect.scheme.updates.peers import PeerGradients, PeerUWorker
+from recollect.scheme.updates.peers import PeerGradientSource, PeerUWorker
 from recollect.scheme.updates.u_worker import UWorker
 
 Factory = Callable[..., Any]
@@ -55,7 +55,7 @@ class Scheme(SharedComponents):
     ----------
     config : SchemeConfig
         The options.
-    gradients : Gradients
+    gradients : GradientSource
         The gradient workers, here or elsewhere.
     update_worker : UWorker
         The worker that applies updates.
@@ -89,14 +89,14 @@ class Scheme(SharedComponents):
         **options: Any,
     ) -> None:
         self.config = SchemeConfig.of("a scheme", options)
-        check_cell(self.config, algo_factory, storage_factory)
+        check_compatibility(self.config, algo_factory, storage_factory)
         parts = (algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory)
         learner = _learner(*parts, device) if self.config.num_grad_workers else None
         col_workers = _col_workers_factory(self.config, *parts)
         self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
         try:
-            self.gradients: Gradients = (
-                LocalGradients(GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio))
+            self.gradients: GradientSource = (
+                LocalGradientSource(GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio))
                 if learner is None
                 else _remote_gradients(self.config, learner, col_workers, device)
             )
@@ -248,7 +248,7 @@ def _col_workers_factory(
 
 def _remote_gradients(
     config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
-) -> Gradients:
+) -> GradientSource:
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.
     is_averaged = not is_decentralised and config.grad_mode == keys.SYNC
@@ -267,11 +267,11 @@ def _remote_gradients(
         beside=(Demand("CWorker", config.num_grad_workers * config.num_col_workers, config.col_resources),),
     )
     if is_decentralised:
-        return PeerGradients(learner, workers)
+        return PeerGradientSource(learner, workers)
     if config.grad_mode == keys.ASYNC:
-        return AsyncGradients(learner, workers, config.max_policy_lag)
-    return SyncGradients(learner, workers, config.replay_ratio)
+        return AsyncGradientSource(learner, workers, config.max_policy_lag)
+    return SyncGradientSource(learner, workers, config.replay_ratio)
 
 
-def _update_worker(gradients: Gradients) -> UWorker:
-    return PeerUWorker(0, gradients) if isinstance(gradients, PeerGradients) else UWorker(0, gradients)
+def _update_worker(gradients: GradientSource) -> UWorker:
+    return PeerUWorker(0, gradients) if isinstance(gradients, PeerGradientSource) else UWorker(0, gradients)

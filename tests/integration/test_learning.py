@@ -8,7 +8,7 @@ from typing import Any
 
 from recollect.config import build, resolve
 from recollect.learner import Learner
-from recollect.scheme.collection.evaluation import Evaluation
+from recollect.scheme.collection.worker.evaluation import Evaluation
 
 SEED = 1
 

@@ -6,7 +6,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages import EREBuffer, PERBuffer
-from recollect.agent.storages.experience.ring_layout import ID_SHIFT
+from recollect.agent.storages.experience.kernels.ring_layout import ID_SHIFT
 from tests.samples import make_slice, numbers_of, row_of, with_done
 
 

@@ -9,9 +9,9 @@ import torch
 from recollect import keys
 from recollect.agent.storages import ReplayBuffer
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.codec import pack
+from recollect.scheme.collection.collectors.codec import pack
 from tests.parts import CountingAlgo, ScriptedEnvs
-from tests.unit.scheme.collection.test_collectors import WeightedActor
+from tests.unit.scheme.collection.collectors.test_collector import WeightedActor
 from tests.unit.scheme.fake_engine import FakeEngine
 
 

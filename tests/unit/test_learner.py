@@ -12,14 +12,7 @@ from safetensors.torch import load_file
 
 from recollect import keys, metrics
 from recollect.agent.storages import ReplayBuffer
-from recollect.errors import (
-    ConfigError,
-    EnvError,
-    NotFiniteError,
-    SchemaError,
-    StorageError,
-    WorkerError,
-)
+from recollect.errors import ConfigError, EnvError, NotFiniteError, SchemaError, StorageError, WorkerError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
 from recollect.runs.writers import read_rows

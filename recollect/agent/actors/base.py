@@ -11,14 +11,14 @@ import torch
 from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.actions import build_actions
-from recollect.agent.actors.body import Body
 from recollect.agent.actors.checkpoint import load_weights, save_weights
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.critics import build_critics
 from recollect.agent.actors.factory import ActorFactory, plan_of
-from recollect.agent.actors.followers import Followers, frozen_copy
-from recollect.agent.actors.heads import Head, head_class
-from recollect.agent.actors.normalise import ObservationNormaliser, RewardNormaliser
+from recollect.agent.actors.networks.body import Body
+from recollect.agent.actors.networks.critics import build_critics
+from recollect.agent.actors.networks.heads import Head, head_class
+from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
+from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import Observation, as_tensor, first_array, map_observation
 
@@ -79,7 +79,7 @@ class Actor(nn.Module):
         self.target_body = frozen_copy(self.body) if needs_body else None
         self.target_policy = frozen_copy(self.policy) if self.plan.target_policy else None
         self.target_critics = frozen_copy(self.critics) if self.plan.target_critics else None
-        self._followers = Followers(
+        self._followers = TargetNetworks(
             (
                 (self.body, self.target_body),
                 (self.policy, self.target_policy),

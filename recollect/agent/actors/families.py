@@ -6,8 +6,8 @@ from typing import ClassVar
 from torch import nn
 
 from recollect.agent.actors.base import Actor
-from recollect.agent.actors.features import NatureCNN
-from recollect.agent.actors.networks import EnsembleMLP
+from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.features import NatureCNN
 
 
 class OffPolicyActor(Actor):

@@ -3,13 +3,7 @@
 from typing import Final
 
 from recollect.agent.storages.base import Storage, StorageFactory
-from recollect.agent.storages.off_policy import (
-    EREBuffer,
-    HERBuffer,
-    NStepReplayBuffer,
-    PERBuffer,
-    ReplayBuffer,
-)
+from recollect.agent.storages.off_policy import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer
 from recollect.agent.storages.on_policy import GAEBuffer, VTraceBuffer
 
 # Classes with the constructor of `Storage`. `NStepReplayStorage` is made from spaces instead, and is imported

@@ -5,10 +5,10 @@ from functools import partial
 from os import PathLike
 from typing import Any, Final
 
-from recollect.agent.storages.experience.journal import Journal
-from recollect.agent.storages.experience.snapshot import Snapshot
-from recollect.agent.storages.experience.snapshot_content import Extras
-from recollect.agent.storages.lane_storage import LaneStorage
+from recollect.agent.storages.base_buffer import BaseBuffer
+from recollect.agent.storages.experience.persistence.journal import Journal
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.errors import StorageError
 
 _OWNER: Final = "owner"
@@ -33,13 +33,13 @@ class StorageSnapshot:
         """Whether a snapshot is there, damaged or not."""
         return self._snapshot.exists
 
-    def save(self, storage: LaneStorage) -> None:
+    def save(self, storage: BaseBuffer) -> None:
         """Write a storage; if that fails, the snapshot before it is still there. An empty one is not written."""
         with storage.store.lock:
             if storage.store.is_built:
                 self._snapshot.write(storage.store, storage.state())
 
-    def load(self, storage: LaneStorage) -> None:
+    def load(self, storage: BaseBuffer) -> None:
         """Fill a storage from the snapshot, the newest steps if it has not room for all.
 
         The storage's parameters stay its own: a snapshot may be read with another alpha or n_step.
@@ -70,13 +70,13 @@ class StorageJournal:
         """Whether something was noted."""
         return self._journal.exists
 
-    def note(self, storage: LaneStorage, owner: Mapping[str, Any]) -> None:
+    def note(self, storage: BaseBuffer, owner: Mapping[str, Any]) -> None:
         """Write what is new in a storage, and how its owner stands: anything that JSON can hold."""
         with storage.store.lock:
             if storage.store.is_built:
                 self._journal.note(storage.store, storage.state() | Extras({_OWNER: dict(owner)}))
 
-    def load(self, storage: LaneStorage) -> dict[str, Any]:
+    def load(self, storage: BaseBuffer) -> dict[str, Any]:
         """Fill a storage with what was noted; returns how its owner stood then."""
         with storage.store.lock:
             extras = self._journal.read(storage.store, partial(_check_kind, storage, self._folder))
@@ -85,7 +85,7 @@ class StorageJournal:
         return owner
 
 
-def save_storage(storage: LaneStorage, folder: str | PathLike[str]) -> None:
+def save_storage(storage: BaseBuffer, folder: str | PathLike[str]) -> None:
     """Write a storage to a folder, whole or not at all.
 
     Examples
@@ -106,12 +106,12 @@ def save_storage(storage: LaneStorage, folder: str | PathLike[str]) -> None:
     StorageSnapshot(folder).save(storage)
 
 
-def load_storage(storage: LaneStorage, folder: str | PathLike[str]) -> None:
+def load_storage(storage: BaseBuffer, folder: str | PathLike[str]) -> None:
     """Fill a storage from a folder that `save_storage` wrote; what it held before is gone."""
     StorageSnapshot(folder).load(storage)
 
 
-def cut_streams(storage: LaneStorage) -> None:
+def cut_streams(storage: BaseBuffer) -> None:
     """Say that what is stored next does not follow on what is stored last: the envs have begun anew.
 
     Workers that fed the storage beside the local one are no more; others take their lanes.
@@ -126,7 +126,7 @@ def cut_streams(storage: LaneStorage) -> None:
                     store.release(source)
 
 
-def _check_kind(storage: LaneStorage, folder: str | PathLike[str], extras: Extras) -> None:
+def _check_kind(storage: BaseBuffer, folder: str | PathLike[str], extras: Extras) -> None:
     """Refuse what a storage wrote that keeps less beside its steps."""
     own = storage.state()
     if not (own.state.keys() <= extras.state.keys() and own.slot_arrays.keys() <= extras.slot_arrays.keys()):

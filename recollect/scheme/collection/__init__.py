@@ -1,1 +1,1 @@
-"""Collection: workers that act in environments."""
+"""Collector: workers that act in environments."""

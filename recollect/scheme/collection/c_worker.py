@@ -11,14 +11,14 @@ from recollect import keys
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.scheme.base import engine
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.collection.absent_envs import AbsentEnvs
-from recollect.scheme.collection.acting import Acting
-from recollect.scheme.collection.codec import pack
-from recollect.scheme.collection.components import REPLACEMENTS
-from recollect.scheme.collection.episodes import EpisodeHistory
-from recollect.scheme.collection.evaluation import Evaluation, evaluate
-from recollect.scheme.collection.slices import Slice, SliceRecorder, expand
-from recollect.scheme.collection.states import EPISODES, NUM_STEPS
+from recollect.scheme.collection.collectors.codec import pack
+from recollect.scheme.collection.collectors.slices import Slice, SliceRecorder, expand
+from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS
+from recollect.scheme.collection.worker.acting import Acting
+from recollect.scheme.collection.worker.components import REPLACEMENTS
+from recollect.scheme.collection.worker.episodes import EpisodeHistory
+from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
+from recollect.scheme.collection.worker.remote_envs import RemoteEnvs
 from recollect.scheme.weights import unpack_weights
 
 Factory = Callable[..., Any]
@@ -270,7 +270,7 @@ class CWorker(Worker):
         if factory is None:
             return None
         place = (self.device, self.index_worker, self.index_parent, *mode)
-        return factory(*place) if self.collects or mode else AbsentEnvs.of(factory, *place)
+        return factory(*place) if self.collects or mode else RemoteEnvs.of(factory, *place)
 
     def seed_actor(self, actor: Any, *numbers: int) -> None:
         """Let an actor explore in a way of this worker's own."""

@@ -10,10 +10,10 @@ from recollect import keys
 from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
-from recollect.scheme.collection.async_collection import AsyncCollection
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.collectors import Collection, LocalCollection
-from recollect.scheme.collection.sync_collection import SyncCollection
+from recollect.scheme.collection.collectors.async_collector import AsyncCollector
+from recollect.scheme.collection.collectors.collector import Collector, LocalCollector
+from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 
 Factory = Callable[..., Any]
 
@@ -77,7 +77,7 @@ class CWorkerSet(WorkerSet):
 
     Attributes
     ----------
-    collection : Collection
+    collection : Collector
         Has data collected.
     """
 
@@ -217,12 +217,12 @@ class CWorkerSet(WorkerSet):
         super().stop()
         self._local_worker.stop()
 
-    def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collection:
+    def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
         if not self.num_workers:
-            return LocalCollection(self._local_worker, self._num_parents)
+            return LocalCollector(self._local_worker, self._num_parents)
         if mode == keys.ASYNC:
-            return AsyncCollection(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
-        return SyncCollection(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
+            return AsyncCollector(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
+        return SyncCollector(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
 
 
 @dataclass(frozen=True)

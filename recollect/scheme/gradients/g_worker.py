@@ -17,9 +17,9 @@ from recollect.errors import NotFiniteError, SchemaError, StorageError
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.learned import Learned, put_learned, put_state
-from recollect.scheme.gradients.moments import Sums, gain, take_sums
+from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, apply_weights
 from recollect.scheme.gradients.worker_journal import WorkerJournal
 from recollect.scheme.limiter import ReplayRatio
 
@@ -68,7 +68,7 @@ class Revival:
     Attributes
     ----------
     learned : dict
-        What was learned, see `take_state`.
+        What was learned, see `read_state`.
     collection : dict
         How its collection stood.
     storage : Path or None
@@ -176,7 +176,7 @@ class GWorker(SharedComponents, Worker):
             self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def begin_stage(self, learned: Learned, revival: Revival | None = None) -> GradientReply:
+    def begin_stage(self, learned: VersionedWeights, revival: Revival | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for.
 
         Parameters
@@ -194,13 +194,13 @@ class GWorker(SharedComponents, Worker):
         return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
 
     def advance(
-        self, learned: Learned, revival: Revival | None = None, num_batches: int | None = None
+        self, learned: VersionedWeights, revival: Revival | None = None, num_batches: int | None = None
     ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
         Parameters
         ----------
-        learned : Learned
+        learned : VersionedWeights
             The weights.
         revival : Revival, optional
             Where to go on from first, if the worker takes the place of one that is gone.
@@ -249,7 +249,7 @@ class GWorker(SharedComponents, Worker):
 
     def go_on(self, revival: Revival) -> None:
         """Go on from where another worker stood, or this one in an earlier life."""
-        put_state(self.algo, revival.learned, with_chance=False)
+        apply_state(self.algo, revival.learned, with_chance=False)
         self.load_collection_state(revival.collection)
         self._stage = None
         if revival.is_successor and self._journal.exists and self._recover(self._read_journal):
@@ -361,8 +361,8 @@ class GWorker(SharedComponents, Worker):
         )
         return batches
 
-    def _learn_from(self, learned: Learned) -> None:
-        put_learned(self.algo, learned)
+    def _learn_from(self, learned: VersionedWeights) -> None:
+        apply_weights(self.algo, learned)
         self.col_worker.actor_version = learned.version
         self._seen = take_sums(self.algo.actor)
 

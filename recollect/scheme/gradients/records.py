@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from recollect import metrics
-from recollect.scheme.collection.reports import Receipt, WorkerRecord, WorkerReport, metrics_of
+from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport, metrics_of
 
 
 class GradientRecords:

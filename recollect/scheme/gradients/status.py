@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recollect.scheme.collection.episodes import EpisodeHistory
-from recollect.scheme.collection.reports import WorkerReport, add_totals
-from recollect.scheme.collection.states import EPISODES, NUM_STEPS, merge_states
+from recollect.scheme.collection.collectors.reports import WorkerReport, add_totals
+from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS, merge_states
+from recollect.scheme.collection.worker.episodes import EpisodeHistory
 
 
 @dataclass(frozen=True)

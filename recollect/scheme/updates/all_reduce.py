@@ -9,11 +9,11 @@ import torch
 
 from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
-from recollect.scheme.gradients import moments
+from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GWorker, Info, Revival, numbers_of
-from recollect.scheme.gradients.learned import Learned, put_state, take_learned, take_state
 from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, read_state, read_weights
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
 
 _LIMITS: Final = "limits"
@@ -33,7 +33,7 @@ class StageReport:
         Numbers on each of its own gradients.
     is_complete : bool
         Whether no peer was lost on the way.
-    learned : Learned or None
+    learned : VersionedWeights or None
         The weights, from the first peer alone: all have the same.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
@@ -45,7 +45,7 @@ class StageReport:
     status: GradientStatus
     infos: list[Info] = field(default_factory=list)
     is_complete: bool = True
-    learned: Learned | None = None
+    learned: VersionedWeights | None = None
     failure: str | None = None
     batch: dict[str, Any] | None = None
     reason: str | None = None
@@ -101,11 +101,11 @@ class PeerWorker(GWorker):
     def learner_state(self) -> dict[str, Any]:
         """What has been learned, the same at all peers but for the chance."""
         limits = {} if self._limiter is None else self._limiter.state()
-        return {**take_state(self.algo), _LIMITS: limits}
+        return {**read_state(self.algo), _LIMITS: limits}
 
     def adopt(self, state: Mapping[str, Any]) -> None:
         """Go on from what a peer has learned; storage and collection are left as they are."""
-        put_state(self.algo, state, with_chance=False)
+        apply_state(self.algo, state, with_chance=False)
         self._adopt_limits(state)
 
     def go_on(self, revival: Revival) -> None:
@@ -118,7 +118,7 @@ class PeerWorker(GWorker):
         failure, reason = None, None
         self.algo.num_learners = self.num_peers
         try:
-            seen = moments.take_sums(self.algo.actor)
+            seen = normaliser_sums.take_sums(self.algo.actor)
             self.collect()
             self._share_moments(seen)
             self._share_steps()
@@ -129,7 +129,7 @@ class PeerWorker(GWorker):
             reason = str(error)
             self.leave()
         version = int(self.algo.num_updates)
-        learned = take_learned(self.algo, version) if self._rank == 0 and reason is None else None
+        learned = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
         batch = self.offending_batch if failure else None
         return StageReport(version, self.status(), infos, reason is None, learned, failure, batch, reason)
 
@@ -159,9 +159,9 @@ class PeerWorker(GWorker):
         if failure is not None:
             raise failure
 
-    def _share_moments(self, seen: moments.Sums) -> None:
+    def _share_moments(self, seen: normaliser_sums.Sums) -> None:
         """Let the normalisers of all peers have seen what any of them has."""
-        gains = moments.gain(seen, moments.take_sums(self.algo.actor))
+        gains = normaliser_sums.gain(seen, normaliser_sums.take_sums(self.algo.actor))
         if not gains:
             return
         total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
@@ -170,7 +170,7 @@ class PeerWorker(GWorker):
             name: piece.numpy().reshape(values.shape)
             for (name, values), piece in zip(gains.items(), pieces, strict=True)
         }
-        moments.put_sums(self.algo.actor, moments.add(seen, [shared]))
+        normaliser_sums.put_sums(self.algo.actor, normaliser_sums.add(seen, [shared]))
 
     def _share_steps(self) -> None:
         """Count the steps of all peers, so that all of them have the same number of batches."""

@@ -1,4 +1,4 @@
-"""`PeerGradients` and `PeerUWorker`: the driver of decentralised updates, which only sets their pace."""
+"""`PeerGradientSource` and `PeerUWorker`: the driver of decentralised updates, which only sets their pace."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +10,9 @@ from recollect.errors import NotFiniteError, WorkerError
 from recollect.scheme.base.worker_set import Answer
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradients import Gradient
-from recollect.scheme.gradients.learned import put_learned, put_state, take_state
-from recollect.scheme.gradients.remote import Factory, RemoteGradients, mean_info
+from recollect.scheme.gradients.gradient_source import Gradient
+from recollect.scheme.gradients.remote_source import Factory, RemoteGradientSource, mean_info
+from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
 from recollect.scheme.updates.u_worker import Info, UWorker
@@ -25,7 +25,7 @@ _TIMEOUT_S: Final = 1800.0
 _MOST_FAILURES: Final = 3
 
 
-class PeerGradients(RemoteGradients):
+class PeerGradientSource(RemoteGradientSource):
     """Gradient workers that average gradients among themselves and apply them.
 
     When one of them is lost, the others give up the stage, and all meet again with its successor, which goes
@@ -65,7 +65,7 @@ class PeerGradients(RemoteGradients):
         If no worker is left, what is here is what there is: the weights of the last complete stage.
         """
         with suppress(WorkerError):
-            put_state(self.algo, self._newest_state(), with_chance=True)
+            apply_state(self.algo, self._newest_state(), with_chance=True)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
@@ -85,7 +85,7 @@ class PeerGradients(RemoteGradients):
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
         self._hear(index, report.status, 0, num_shared)
         if report.learned is not None:
-            put_learned(self.algo, report.learned)
+            apply_weights(self.algo, report.learned)
 
     def _meet(self) -> None:
         """Bring all workers together, with what the one that is furthest has learned."""
@@ -139,7 +139,7 @@ class PeerGradients(RemoteGradients):
                 state: dict[str, Any] = answer.value
                 return state
             del left[index]
-        return take_state(self.algo)
+        return read_state(self.algo)
 
     def _open_meeting(self) -> Meeting | None:
         """Have the first worker open a place to meet: on this machine alone if all are on it."""
@@ -157,7 +157,7 @@ class PeerGradients(RemoteGradients):
 class PeerUWorker(UWorker):
     """Update worker whose gradient workers apply updates themselves."""
 
-    gradients: PeerGradients
+    gradients: PeerGradientSource
 
     def step(self) -> None:
         """Run one update stage on all gradient workers."""

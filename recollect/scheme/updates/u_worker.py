@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.gradients.gradients import Gradients
+from recollect.scheme.gradients.gradient_source import GradientSource
 
 Info = dict[str, Any]
 
@@ -19,7 +19,7 @@ class UWorker(Worker):
     ----------
     index_worker : int
         Index of this worker.
-    gradients : Gradients
+    gradients : GradientSource
         Where gradients come from.
 
     Attributes
@@ -30,7 +30,7 @@ class UWorker(Worker):
         What is known of the latest ones.
     """
 
-    def __init__(self, index_worker: int, gradients: Gradients) -> None:
+    def __init__(self, index_worker: int, gradients: GradientSource) -> None:
         super().__init__(index_worker)
         self.gradients = gradients
         self.num_updates = 0

@@ -1,4 +1,4 @@
-"""Collection on Ray: exactly what workers saw, straggling, hot changes, workers that join and leave."""
+"""Collector on Ray: exactly what workers saw, straggling, hot changes, workers that join and leave."""
 
 import os
 import subprocess

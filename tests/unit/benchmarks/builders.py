@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from benchmarks.learn.cells import Cell
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.records import Episodes, Record
 
 

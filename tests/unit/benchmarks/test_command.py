@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.learn import command
-from benchmarks.learn.cells import SB3, SEEDS
+from benchmarks.learn.experiments import SB3, SEEDS
 from benchmarks.learn.runner import Run
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.learn.ablation import ABLATION
-from benchmarks.learn.cells import TABLE
 from benchmarks.learn.configs import config_of, run_config
+from benchmarks.learn.experiments import TABLE
 from benchmarks.learn.records import hash_of
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.config import RunConfig

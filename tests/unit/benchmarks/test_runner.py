@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.learn.cells import Cell
 from benchmarks.learn.configs import config_of
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.records import hash_of
 from benchmarks.learn.runner import Progress, Run, Runner
 from tests.unit.benchmarks.builders import make_cell, make_record

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.learn import ours, sb3
-from benchmarks.learn.cells import Cell
+from benchmarks.learn.experiments import Cell
 from benchmarks.learn.records import CURVE_POINTS
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.collectors import LocalCollection
+from recollect.scheme.collection.collectors.collector import LocalCollector
 from tests.parts import CountingActor, CountingAlgo, RecordingStorage, ScriptedEnvs
 
 
@@ -40,7 +40,7 @@ class LocalWorkers:
     def __init__(self, worker: CWorker) -> None:
         self._worker = worker
         self.num_workers = 0
-        self.collection = LocalCollection(worker)
+        self.collection = LocalCollector(worker)
 
     def local_worker(self) -> CWorker:
         return self._worker

@@ -13,7 +13,7 @@ from recollect.learner import Learner
 from recollect.scheme import Scheme
 from recollect.scheme.base import engine
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.reports import worker_metrics
+from recollect.scheme.collection.collectors.reports import worker_metrics
 from recollect.scheme.updates import all_reduce
 from recollect.scheme.updates.peer_group import Meeting
 from tests.schemes import make_scheme

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from recollect.agent.actors.distributions import Gaussian, SquashedGaussian
+from recollect.agent.actors.networks.distributions import Gaussian, SquashedGaussian
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 from torch import Tensor
 
-from recollect.agent.actors.distributions import StochasticDistribution
+from recollect.agent.actors.networks.distributions import StochasticDistribution
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig

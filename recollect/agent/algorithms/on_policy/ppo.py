@@ -9,7 +9,7 @@ from torch import Tensor
 
 from recollect import keys
 from recollect.agent.actors.base import Actor
-from recollect.agent.actors.distributions import EntropicDistribution
+from recollect.agent.actors.networks.distributions import EntropicDistribution
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms.config import AlgorithmConfig, grad_norm_limit, learning_rate

@@ -1,7 +1,5 @@
-"""The parts that storages are made of: arrays in, arrays out."""
+"""The experience store: lanes of steps in rings, what draws from them, and what writes them to disk.
 
-from pathlib import Path
-
-from recollect.agent.storages.experience.kernel_cache import drop_stale_kernels
-
-drop_stale_kernels(Path(__file__).parent)
+Arrays in, arrays out: nothing here knows actors, algorithms, environments or workers. Storages import from it;
+it imports none of them. The rooms build on each other: `persistence` and `sampling` on `store` on `kernels`.
+"""

@@ -7,15 +7,15 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
-from recollect.agent.storages.experience import ring_layout as layout
-from recollect.agent.storages.experience.lane_store import ONE_STEP, LaneStore
-from recollect.agent.storages.experience.outputs import Drawn, nest
-from recollect.agent.storages.experience.schema import Path, to_numpy, walk
-from recollect.agent.storages.off_policy.ends_watch import EndsWatch, are_at
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
+from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
+from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck, are_at
 from recollect.errors import ConfigError, StorageError
 
 # Envs that are at an end, int64, and by path what their last steps led to, arrays or tensors `[envs, ...]`.
-Ends = tuple[np.ndarray, dict[Path, Any]]
+Ends = tuple[np.ndarray, dict[KeyPath, Any]]
 
 _NO_ENDS: Final[Ends] = (np.empty(0, np.int64), {})
 _MOST_REDRAWS: Final = 64
@@ -33,16 +33,16 @@ class ResetSteps:
 
     Parameters
     ----------
-    store : LaneStore
+    store : ExperienceStore
         Of a single source.
     mode : AutoresetMode or str
         How the envs begin anew.
     """
 
-    def __init__(self, store: LaneStore, mode: AutoresetMode | str) -> None:
+    def __init__(self, store: ExperienceStore, mode: AutoresetMode | str) -> None:
         self.are_expected = _check_mode(mode) is AutoresetMode.NEXT_STEP
         self._store = store
-        self._watch = EndsWatch(_ADVICE)
+        self._watch = FinalObsCheck(_ADVICE)
         self._last_ends: Ends = _NO_ENDS
 
     def find(self, observations: Any) -> np.ndarray:

@@ -8,11 +8,11 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
-from recollect.agent.storages.experience import draw_kernels
-from recollect.agent.storages.experience.lane_store import NO_FLOORS
-from recollect.agent.storages.experience.outputs import Drawn
-from recollect.agent.storages.experience.recent_window import LearningPace, RecentWindow
-from recollect.agent.storages.experience.snapshot_content import Extras
+from recollect.agent.storages.experience.kernels import draw_kernels
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.sampling.outputs import Drawn
+from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
+from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer
 from recollect.checks import check_count, check_number
@@ -120,8 +120,8 @@ class EREBuffer(PERBuffer):
         self._recent.load_state(extras.state[_WINDOW], self._pace.ratio())
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
-        lanes = self._store.lanes
-        ring, starts = lanes.ring, lanes.starts
+        access = self._store.access
+        ring, starts = access.ring, access.starts
         progress = self._recent.progress(k, num_batches, ring.num_ends)
         num_steps = len(self._store)
         reach = self._recent.reach(num_steps, progress)

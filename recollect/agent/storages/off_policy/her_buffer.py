@@ -6,16 +6,16 @@ import numpy as np
 import torch
 
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.experience.hindsight import Hindsight, Strategy
-from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.outputs import Drawn
-from recollect.agent.storages.experience.rewriting import (
+from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
+from recollect.agent.storages.experience.sampling.outputs import Drawn
+from recollect.agent.storages.experience.sampling.relabelling import (
     FunctionRewriter,
     GoalFunction,
     GoalFunctions,
     GoalRewriter,
     HerFunction,
 )
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
 from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions
 from recollect.agent.storages.off_policy.replay_buffer import Rows

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.experience import ring_layout as layout
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 from recollect.checks import check_count

@@ -13,14 +13,14 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
-from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import LaneStore
-from recollect.agent.storages.experience.lookahead import Lookahead
-from recollect.agent.storages.experience.memory import Backing, Memory
-from recollect.agent.storages.experience.outputs import Drawn, OutputPlan, nest
-from recollect.agent.storages.experience.schema import FrameStacks
-from recollect.agent.storages.experience.snapshot import Snapshot
-from recollect.agent.storages.experience.snapshot_content import Extras
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.sampling.outputs import Drawn, OutputPlan, nest
+from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
+from recollect.agent.storages.experience.store.allocator import Allocator, Backing
+from recollect.agent.storages.experience.store.experience_store import ExperienceStore
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema import FrameStacks
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
@@ -157,13 +157,13 @@ class NStepReplayStorage:
         self._most_steps = np.array([self.n_step], np.int64)
         batches_a_look = -(-self.fetch_every // self.batch_size)
         self._batches_a_look = min(max(1, batches_a_look), _MOST_BATCHES_AHEAD)
-        self._ahead: Lookahead[NStepReplayBatch] = Lookahead(self.num_workers if self._batches_a_look > 1 else 0)
+        self._ahead: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._batches_a_look > 1 else 0)
         self._plans = _ThreadPlans()
-        self._store = LaneStore(
+        self._store = ExperienceStore(
             self.storage_size // self.num_envs,
             self.num_envs,
             _KEYS,
-            Memory(backing, path),
+            Allocator(backing, path),
             frame_stack=frame_stack,
             on_relayout=self._plans.renew,
             bytes_beside=lambda: 0.0,
@@ -324,7 +324,7 @@ class _ThreadPlans:
         """Forget the plans of a ring that was replaced."""
         self._local = threading.local()
 
-    def get(self, store: LaneStore) -> OutputPlan:
+    def get(self, store: ExperienceStore) -> OutputPlan:
         """The plan of the calling thread."""
         if not hasattr(self._local, "plan"):
             self._local.plan = store.plan()

@@ -5,9 +5,9 @@ from os import PathLike
 from types import MappingProxyType
 from typing import Any, Final, TypedDict
 
-from recollect.agent.storages.experience.lane_store import SequenceShape
-from recollect.agent.storages.experience.memory import Backing
-from recollect.agent.storages.experience.schema import FrameStacks
+from recollect.agent.storages.experience.store.allocator import Backing
+from recollect.agent.storages.experience.store.experience_store import SequenceShape
+from recollect.agent.storages.experience.store.schema import FrameStacks
 from recollect.checks import check_count, check_whole
 from recollect.errors import ConfigError
 

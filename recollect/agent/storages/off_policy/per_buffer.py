@@ -8,11 +8,11 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
-from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import NO_FLOORS
-from recollect.agent.storages.experience.outputs import Drawn
-from recollect.agent.storages.experience.snapshot_content import Extras
-from recollect.agent.storages.experience.sum_tree import SumTree, bytes_a_step, wrong_error
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.sampling.outputs import Drawn
+from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
+from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
 from recollect.agent.storages.off_policy.options import StoreOptions
 from recollect.checks import check_number

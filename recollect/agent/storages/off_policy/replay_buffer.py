@@ -9,12 +9,12 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
-from recollect.agent.storages.experience import columns
-from recollect.agent.storages.experience.lane_store import ONE_STEP
-from recollect.agent.storages.experience.memory import Memory
-from recollect.agent.storages.experience.outputs import Drawn, Name, name_of, nest
-from recollect.agent.storages.lane_storage import STEP_KEYS, LaneStorage
-from recollect.agent.storages.off_policy.ends_watch import EndsWatch
+from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
+from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, name_of, nest
+from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.allocator import Allocator
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP
+from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions, sequence_shape
 from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count, check_number
@@ -38,8 +38,8 @@ class _OwnLoop:
     num_envs: int
 
 
-# `Storage` is named as the base that the contract promises; its methods come from `LaneStorage`.
-class ReplayBuffer(LaneStorage, Storage):
+# `Storage` is named as the base that the contract promises; its methods come from `BaseBuffer`.
+class ReplayBuffer(BaseBuffer, Storage):
     """Storage for off-policy algorithms that draws every stored step with the same chance.
 
     Parameters
@@ -92,11 +92,11 @@ class ReplayBuffer(LaneStorage, Storage):
             envs,
             seed=options.get("seed"),
             frame_stack=options.get("frame_stack"),
-            memory=Memory(options.get("backing", KEYWORD_DEFAULTS["backing"]), options.get("path")),
+            allocator=Allocator(options.get("backing", KEYWORD_DEFAULTS["backing"]), options.get("path")),
             sequence=sequence_shape(actor, algorithm, options),
         )
         self._was_done = np.ones((self.num_envs, 1), np.float32)
-        self._ends_watch = EndsWatch(_ADVICE)
+        self._ends_watch = FinalObsCheck(_ADVICE)
 
     @classmethod
     def create_factory(cls, size: int, **options: Unpack[StoreOptions]) -> StorageFactory:

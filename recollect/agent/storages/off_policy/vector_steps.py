@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.experience.outputs import nest
-from recollect.agent.storages.experience.schema import Leaf, Path, numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.sampling.outputs import nest
+from recollect.agent.storages.experience.store.schema import KeyPath, Leaf, numpy_dtype, to_numpy, walk
 from recollect.errors import ConfigError, SchemaError
 
 _SCALARS = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
@@ -79,12 +79,12 @@ class VectorSteps:
             keys.NEXT_TERMINATED: terminated,
         }
 
-    def _fit(self, key: str, value: Any) -> dict[Path, Any]:
+    def _fit(self, key: str, value: Any) -> dict[KeyPath, Any]:
         """Arrays by path, of the shapes and dtypes that the space says."""
         leaves, lead = self._leaves[key], (self.num_envs,)
         return {path: _fitting(leaves[path], lead, array) for path, array in self._entries(key, value)}
 
-    def _entries(self, key: str, value: Any) -> Iterable[tuple[Path, Any]]:
+    def _entries(self, key: str, value: Any) -> Iterable[tuple[KeyPath, Any]]:
         """Arrays by path, those of the space and no others."""
         found = dict(walk((key,), value))
         if found.keys() != self._leaves[key].keys():
@@ -109,7 +109,7 @@ class VectorSteps:
             raise SchemaError(f"{name} must be 0 or 1 everywhere")
         return array.astype(np.bool_)
 
-    def _put_finals(self, following: dict[Path, Any], ended: np.ndarray, infos: Mapping[str, Any]) -> None:
+    def _put_finals(self, following: dict[KeyPath, Any], ended: np.ndarray, infos: Mapping[str, Any]) -> None:
         """Put the last observations of ended episodes in place, where an env that reset itself left them.
 
         Next observations are then those of the episodes that begin.
@@ -138,12 +138,12 @@ class VectorSteps:
                     f"infos[{keys.FINAL_OBS!r}] holds None for it"
                 )
 
-    def _put_final(self, following: dict[Path, Any], env: int, final: Any) -> None:
+    def _put_final(self, following: dict[KeyPath, Any], env: int, final: Any) -> None:
         for path, value in self._entries(keys.NEXT_OBS, final):
             following[path][env] = to_numpy(_fitting(self._leaves[keys.NEXT_OBS][path], (), value))
 
 
-def _leaves_of(path: Path, space: gym.Space[Any]) -> dict[Path, Leaf]:
+def _leaves_of(path: KeyPath, space: gym.Space[Any]) -> dict[KeyPath, Leaf]:
     if isinstance(space, gym.spaces.Dict):
         parts = [_leaves_of((*path, name), inner) for name, inner in space.items()]
         return {inner: leaf for part in parts for inner, leaf in part.items()}

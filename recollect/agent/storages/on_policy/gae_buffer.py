@@ -10,7 +10,7 @@ from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.returns import gae
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
-from recollect.agent.storages.on_policy.streams import Streams
+from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_number
 
 
@@ -57,7 +57,7 @@ class GAEBuffer(RolloutBuffer):
         """Return a function that creates `GAEBuffer` instances."""
         return StorageFactory(cls, {"size": size, "gae_lambda": gae_lambda, **options})
 
-    def _compute(self, streams: Streams) -> dict[str, torch.Tensor]:
+    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
         values, log_probs = self._values_and_log_probs(streams)
         discounts = self._discounts(streams)
         advantages = gae(
@@ -71,7 +71,7 @@ class GAEBuffer(RolloutBuffer):
         returns = advantages + values
         return {keys.ADVANTAGE: advantages, keys.RETURN: returns, keys.VALUE: values, keys.LOG_PROB: log_probs}
 
-    def _values_and_log_probs(self, streams: Streams) -> tuple[torch.Tensor, torch.Tensor]:
+    def _values_and_log_probs(self, streams: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
         if getattr(self.actor, "normaliser", None) is not None:
             return self._evaluate(streams)
         return self._column(streams, keys.VALUE), self._column(streams, keys.LOG_PROB)

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from recollect.agent.storages.experience.schema import FrameStacks
+from recollect.agent.storages.experience.store.schema import FrameStacks
 
 
 class RolloutOptions(TypedDict, total=False):

@@ -9,14 +9,14 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info
-from recollect.agent.storages.experience.lane_ring import LaneRing
-from recollect.agent.storages.experience.lane_store import ONE_STEP
-from recollect.agent.storages.experience.outputs import Drawn, nest
-from recollect.agent.storages.experience.sequences import check_sequence
-from recollect.agent.storages.lane_storage import STEP_KEYS, LaneStorage
+from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
+from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.experience.sampling.sequences import check_sequence
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
-from recollect.agent.storages.on_policy.streams import Streams
+from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
@@ -25,7 +25,7 @@ from recollect.errors import SchemaError, StorageError
 _EVALUATED_STEPS: Final = 1024
 
 
-class RolloutBuffer(LaneStorage):
+class RolloutBuffer(BaseBuffer):
     """Storage for on-policy algorithms: every step is learned from once an epoch, then all are let go.
 
     `before_gradients` computes returns and advantages of what is stored, `generate_batches` deals the
@@ -36,7 +36,7 @@ class RolloutBuffer(LaneStorage):
     size : int
         Capacity along the time axis, for each source: at least the algorithm's `update_every`.
     device, envs
-        As in `LaneStorage`.
+        As in `BaseBuffer`.
     actor : Actor
         If it `is_recurrent`, batches are sequences.
     algorithm : Algorithm
@@ -86,7 +86,7 @@ class RolloutBuffer(LaneStorage):
     def before_gradients(self) -> None:
         """Compute returns and advantages of all that is stored; batches are then made of it."""
         with self._store.lock:
-            streams = Streams(self._store.ring)
+            streams = TimeMajorSteps(self._store.ring)
             computed = self._compute(streams)
             self._rollout = Rollout(
                 streams.ids,
@@ -128,7 +128,7 @@ class RolloutBuffer(LaneStorage):
         return self._batches(self._rollout, num_parts, num_epochs)
 
     @abstractmethod
-    def _compute(self, streams: Streams) -> dict[str, torch.Tensor]:
+    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
         """What batches have beside the stored columns, by key, `[time, lanes]`; wins over a stored column."""
 
     def _batches(self, rollout: Rollout, num_parts: int, num_epochs: int) -> Iterator[Batch]:
@@ -156,23 +156,23 @@ class RolloutBuffer(LaneStorage):
             tensors = self._store.gather(Drawn(ids), ONE_STEP, self.algorithm.gamma)
         return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
 
-    def _column(self, streams: Streams, key: str) -> torch.Tensor:
+    def _column(self, streams: TimeMajorSteps, key: str) -> torch.Tensor:
         """A stored column of one number for each step as float32 `[time, lanes]`."""
         return streams.column(self.data[key]).float()
 
-    def _rewards(self, streams: Streams) -> torch.Tensor:
+    def _rewards(self, streams: TimeMajorSteps) -> torch.Tensor:
         """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
         rewards = self.actor.normalise_reward(self._column(streams, keys.REWARD).to(self.device)).cpu()
         if keys.IREWARD in self.data:
             rewards = rewards + self.algorithm.intrinsic_weight * self._column(streams, keys.IREWARD)
         return rewards
 
-    def _discounts(self, streams: Streams) -> torch.Tensor:
+    def _discounts(self, streams: TimeMajorSteps) -> torch.Tensor:
         """γ, and 0 where an episode terminated, `[time, lanes]`."""
         flag = keys.NEXT_TERMINATED if keys.NEXT_TERMINATED in self.data else keys.NEXT_DONE
         return self.algorithm.gamma * (1.0 - self._column(streams, flag))
 
-    def _next_values(self, streams: Streams, values: torch.Tensor, discounts: torch.Tensor) -> torch.Tensor:
+    def _next_values(self, streams: TimeMajorSteps, values: torch.Tensor, discounts: torch.Tensor) -> torch.Tensor:
         """Values `[time, lanes]` of what each step led to.
 
         That is the next step's value where the stream goes on. Elsewhere the critic is asked about the
@@ -186,14 +186,14 @@ class RolloutBuffer(LaneStorage):
         following = torch.cat([values[1:], torch.zeros_like(values[:1])])
         return torch.where(streams.continues, following, streams.padded(asked))
 
-    def _evaluate(self, streams: Streams) -> tuple[torch.Tensor, torch.Tensor]:
+    def _evaluate(self, streams: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
         """Values and log-probabilities of all steps under the present networks, each `[time, lanes]`."""
         num_parts = -(-len(streams.ids) // _EVALUATED_STEPS)
         parts = [self.algorithm.evaluate_actions(self._rows(ids)) for ids in np.array_split(streams.ids, num_parts)]
         values, log_probs = (torch.cat(column).squeeze(-1).cpu() for column in zip(*parts, strict=True))
         return streams.padded(values), streams.padded(log_probs)
 
-    def _choice(self, streams: Streams) -> SingleSteps | StepSequences:
+    def _choice(self, streams: TimeMajorSteps) -> SingleSteps | StepSequences:
         if not getattr(self.actor, "is_recurrent", False):
             return SingleSteps(len(streams.ids))
         run_positions = streams.run_positions(streams.column(self.data[keys.DONE]))

@@ -10,7 +10,7 @@ from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.returns import vtrace
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
-from recollect.agent.storages.on_policy.streams import Streams
+from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_number
 
 
@@ -64,7 +64,7 @@ class VTraceBuffer(RolloutBuffer):
         weights = {"rho_bar": rho_bar, "c_bar": c_bar, "trace_lambda": trace_lambda}
         return StorageFactory(cls, {"size": size, **weights, **options})
 
-    def _compute(self, streams: Streams) -> dict[str, torch.Tensor]:
+    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
         discounts = self._discounts(streams)
         values, log_probs = self._evaluate(streams)
         targets, advantages = vtrace(

@@ -15,7 +15,7 @@ from recollect.errors import ConfigError, RecollectError, RecollectWarning, Sche
 from tests.programs import compute_reward
 from tests.reference import Row, flatten, same_bits
 from tests.running import BUFFERS
-from tests.streams import FrameStack, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
+from tests.simulated import FrameStack, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
 
 NUM_ENVS = 2
 NUM_STEPS = 3

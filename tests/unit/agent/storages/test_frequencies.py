@@ -12,7 +12,7 @@ from recollect import keys
 from tests.programs import compute_reward
 from tests.reference import ReferenceStore, Settings
 from tests.running import BUFFERS
-from tests.streams import LAYOUTS, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
+from tests.simulated import LAYOUTS, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
 
 SMALLEST_P = 1e-4
 BATCH_SIZE = 256

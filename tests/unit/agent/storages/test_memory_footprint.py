@@ -7,8 +7,8 @@ import pytest
 
 from recollect import keys
 from recollect.agent.storages import PERBuffer, ReplayBuffer
-from recollect.agent.storages.experience import ring_layout as layout
-from recollect.agent.storages.experience.ring_layout import H_TAIL_TOP, H_WHOLE_TOP
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.kernels.ring_layout import H_TAIL_TOP, H_WHOLE_TOP
 
 EPISODE = 100
 

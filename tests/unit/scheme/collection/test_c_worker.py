@@ -1,4 +1,4 @@
-"""Collection stores what happened, and nothing else; components can be exchanged; words end it early."""
+"""Collector stores what happened, and nothing else; components can be exchanged; words end it early."""
 
 from typing import Any
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from recollect.scheme.gradients.async_gradients import overdue_version
+from recollect.scheme.gradients.async_source import overdue_version
 
 
 def test_without_a_bound_the_first_goes_first() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from recollect.scheme.gradients import remote
-from recollect.scheme.gradients.async_gradients import AsyncGradients
+from recollect.scheme.gradients import remote_source
+from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.sync_gradients import SyncGradients
+from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
@@ -20,7 +20,7 @@ STEPS_OF_A_STAGE = 8
 
 @pytest.fixture(autouse=True)
 def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote.engine, "put", lambda value: value)
+    monkeypatch.setattr(remote_source.engine, "put", lambda value: value)
 
 
 def make_worker(index: int, num_workers: int, kind: type[GWorker] = GWorker, **options: Any) -> Any:
@@ -30,12 +30,12 @@ def make_worker(index: int, num_workers: int, kind: type[GWorker] = GWorker, **o
 
 def make_sync(num_workers: int, ratio: float) -> Any:
     workers = [make_worker(index, num_workers) for index in range(num_workers)]
-    return SyncGradients(make_scheme().col_worker, WorkersHere(workers), ratio)  # type: ignore[arg-type]
+    return SyncGradientSource(make_scheme().col_worker, WorkersHere(workers), ratio)  # type: ignore[arg-type]
 
 
 def make_async(num_workers: int, ratio: float) -> Any:
     workers = [make_worker(index, num_workers, replay_ratio=ratio) for index in range(num_workers)]
-    return AsyncGradients(make_scheme().col_worker, WorkersHere(workers))  # type: ignore[arg-type]
+    return AsyncGradientSource(make_scheme().col_worker, WorkersHere(workers))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0])

@@ -8,7 +8,7 @@ from recollect.errors import WorkerError
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import Meeting
-from recollect.scheme.updates.peers import PeerGradients
+from recollect.scheme.updates.peers import PeerGradientSource
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere
 
@@ -50,7 +50,7 @@ class Peer:
 def gradients() -> Any:
     scheme = make_scheme()
     peers: Any = [Peer(scheme.status()) for _ in range(2)]
-    return PeerGradients(scheme.col_worker, WorkersHere(peers))  # type: ignore[arg-type]
+    return PeerGradientSource(scheme.col_worker, WorkersHere(peers))  # type: ignore[arg-type]
 
 
 def test_peers_that_never_come_together_end_the_run_with_the_reason(

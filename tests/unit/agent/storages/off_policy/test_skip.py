@@ -16,7 +16,7 @@ from recollect.errors import SchemaError, StorageError
 from tests.programs import Export, Program, covering_rows, programs
 from tests.reference import Lane, ReferenceStore, Row
 from tests.running import Comparison, Run
-from tests.streams import SourceStream, StreamKind
+from tests.simulated import SourceStream, StreamKind
 
 ROWS = covering_rows()
 FLAGS = (keys.DONE, keys.NEXT_DONE, keys.NEXT_TERMINATED, keys.CUT)
@@ -94,7 +94,7 @@ class SkippingRun(Run):
 @given(data=st.data())
 def test_against_the_model(data: st.DataObject) -> None:
     program = data.draw(st.sampled_from(ROWS).flatmap(programs))
-    # Streams of different lengths cannot be exported.
+    # TimeMajorSteps of different lengths cannot be exported.
     operations = tuple(each for each in program.operations if not isinstance(each, Export))
     SkippingRun(replace(program, operations=operations)).run()
 

@@ -1,0 +1,76 @@
+"""What policy and critics share: features of the observation, and the memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gymnasium as gym
+from torch import Tensor, nn
+
+from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.features import build_features
+from recollect.agent.actors.networks.memory import MEMORIES, Memory
+from recollect.agent.actors.spaces import Observation, map_observation
+from recollect.errors import ConfigError
+
+
+class Body(nn.Module):
+    """Observations to features, through shared layers and a memory where the config asks for them.
+
+    Parameters
+    ----------
+    space : gymnasium.Space
+        Space of one observation.
+    config : ActorConfig
+        Which features, layers and memory.
+    """
+
+    memory: Memory | None
+
+    def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
+        super().__init__()
+        self.features = _features_of(space, config).eval()
+        sizes = (self.features.out_features, *config.feature_sizes)
+        self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
+        self.memory = MEMORIES[config.memory](sizes[-1], config.memory_size) if config.memory else None
+        self.out_features: int = config.memory_size if config.memory else sizes[-1]
+
+    def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """One step: features `[batch, out_features]`, and the state after it."""
+        features = self._encode(obs)
+        return (features, state) if self.memory is None else self.memory(features, state, done)
+
+    def unroll(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
+        num_seq, length = done.shape[:2]
+        flat = self._encode(map_observation(lambda part: part.flatten(0, 1), obs))
+        features = flat.unflatten(0, (num_seq, length))
+        if self.memory is None:
+            return features, state.unsqueeze(1).expand(-1, length, -1)
+        return self.memory.unroll(features, state, done)
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Let features of the user's own behave as in training inside, with dropout and the statistics of batches."""
+        self.features.train()
+        try:
+            yield
+        finally:
+            self.features.eval()
+
+    def _encode(self, obs: Observation) -> Tensor:
+        features = self.features(obs)
+        return features if self.layers is None else self.layers(features)
+
+
+def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
+    """Build the features, or have the user's function build them."""
+    if not callable(config.features):
+        return build_features(space, flat=config.features == "flat")
+    features = config.features(space)
+    if not isinstance(features, nn.Module) or not isinstance(getattr(features, "out_features", None), int):
+        raise ConfigError(
+            f"features must return a module with `out_features`, how many numbers it gives per row, got {features!r}"
+        )
+    return features

@@ -1,0 +1,95 @@
+"""Critics: dense layers from features to values, all of an ensemble in one batched network."""
+
+from typing import Any
+
+import gymnasium as gym
+import torch
+from torch import Tensor, nn
+
+from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.spaces import action_width
+from recollect.errors import ConfigError
+
+
+class ActionCritics(nn.Module):
+    """Values of given actions, one per critic."""
+
+    def __init__(self, num: int, num_features: int, width: int, config: ActorConfig) -> None:
+        super().__init__()
+        self.network = _ensemble(num, (num_features + width, *config.hidden_sizes, 1), config)
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
+        return self.network(torch.cat((features, action), -1))
+
+    def first(self, features: Tensor, action: Tensor) -> Tensor:
+        """The same of the first critic alone -> values `[batch, 1]`."""
+        return self.network.first(torch.cat((features, action), -1))
+
+
+class ValueCritic(nn.Module):
+    """The value of a state."""
+
+    def __init__(self, num_features: int, config: ActorConfig) -> None:
+        super().__init__()
+        self.network = _ensemble(1, (num_features, *config.hidden_sizes, 1), config)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `[batch, num_features]` -> values `[batch, 1]`."""
+        return self.network(features)[0]
+
+
+class ChoiceCritics(nn.Module):
+    """Values of all actions of a finite space, one row per critic."""
+
+    def __init__(self, num: int, num_features: int, num_actions: int, config: ActorConfig) -> None:
+        super().__init__()
+        self.network = _ensemble(num, (num_features, *config.hidden_sizes, num_actions), config)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
+        return self.network(features)
+
+
+class DuelingCritics(nn.Module):
+    """Values of all actions as a state's value plus advantages that average to 0.
+
+    Wang et al. (2016), arXiv 1511.06581. The two streams part at the last hidden layer.
+    """
+
+    def __init__(self, num: int, num_features: int, num_actions: int, config: ActorConfig) -> None:
+        super().__init__()
+        *shared, last = (num_features, *config.hidden_sizes)
+        split = shared[-1] if shared else last
+        own = (split, last) if shared else (split,)
+        self.trunk = _ensemble(num, shared, config, activate_output=True) if len(shared) > 1 else None
+        self.value = _ensemble(num, (*own, 1), config)
+        self.advantage = _ensemble(num, (*own, num_actions), config)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
+        hidden = features if self.trunk is None else self.trunk(features)
+        advantage = self.advantage(hidden)
+        return advantage + (self.value(hidden) - advantage.mean(-1, keepdim=True))
+
+
+def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
+    """Build the critics that a plan asks for."""
+    if config.dueling and plan.critic != "q_values":
+        raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
+    if plan.critic == "value":
+        return ValueCritic(num_features, config)
+    if plan.critic == "q_action":
+        return ActionCritics(plan.num_critics, num_features, action_width(space), config)
+    if not isinstance(space, gym.spaces.Discrete):
+        raise ConfigError(f"a critic of kind 'q_values' needs Discrete actions, got {space}; choose another algorithm")
+    critics = DuelingCritics if config.dueling else ChoiceCritics
+    return critics(plan.num_critics, num_features, int(space.n), config)
+
+
+def _ensemble(num: int, sizes: Any, config: ActorConfig, *, activate_output: bool = False) -> EnsembleMLP:
+    return EnsembleMLP(
+        num, sizes, activation=config.activation, layer_norm=config.layer_norm, activate_output=activate_output
+    )

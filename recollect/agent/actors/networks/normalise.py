@@ -1,0 +1,124 @@
+"""Running means and deviations of observations and returns."""
+
+from collections.abc import Hashable, Iterator
+from typing import Any, Final
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recollect.agent.actors.spaces import Observation
+
+_EPSILON: Final = 1e-8
+_CLIP: Final = 10.0
+
+
+class RunningMeanStd(nn.Module):
+    """Mean and variance of all rows seen so far, whatever they were called in batches of.
+
+    Chan, Golub and LeVeque (1979): moments of parts combined. Kept in float64 and saved with the weights.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one row.
+    """
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
+
+    def update(self, rows: Tensor) -> None:
+        """Take in rows `[batch, *shape]`."""
+        if len(rows) == 0:
+            return
+        rows = rows.double()
+        mean, variance = rows.mean(0), rows.var(0, unbiased=False)
+        total = self.count + len(rows)
+        share = len(rows) / total
+        delta = mean - self.mean
+        # The variance of 1 that stands before the first row has a count of 0 and so no weight.
+        self.variance.mul_(1 - share).add_(variance * share + delta.square() * (share * (1 - share)))
+        self.mean.add_(delta * share)
+        self.count.copy_(total)
+
+    def scale(self) -> Tensor:
+        """Return one over the deviation, float32 `shape`."""
+        return (self.variance + _EPSILON).rsqrt().float()
+
+
+class ObservationNormaliser(nn.Module):
+    """Shifts and scales the float arrays of observations; bytes and whole numbers pass unchanged.
+
+    Parameters
+    ----------
+    space : gymnasium.Space
+        Space of one observation.
+    """
+
+    moments: RunningMeanStd | None
+
+    def __init__(self, space: gym.Space[Any]) -> None:
+        super().__init__()
+        parts = space.spaces if isinstance(space, gym.spaces.Dict) else {}
+        self.names = tuple(parts)
+        self.parts = nn.ModuleList(ObservationNormaliser(part) for part in parts.values())
+        is_float = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
+        self.moments = RunningMeanStd(space.shape) if is_float and space.shape is not None else None
+
+    def update(self, obs: Observation) -> None:
+        """Take in observations `[batch, …]`."""
+        for name, part in self._named_parts():
+            part.update(obs[name])
+        if self.moments is not None:
+            self.moments.update(obs)
+
+    def forward(self, obs: Observation) -> Observation:
+        """Observations `[batch, …]` -> the same with mean 0 and deviation 1, clipped at 10."""
+        if self.names:
+            return {name: part(obs[name]) for name, part in self._named_parts()}
+        if self.moments is None:
+            return obs
+        return ((obs - self.moments.mean).float() * self.moments.scale()).clamp_(-_CLIP, _CLIP)
+
+    def _named_parts(self) -> Iterator[tuple[str, Any]]:
+        return zip(self.names, self.parts, strict=True)
+
+
+class RewardNormaliser(nn.Module):
+    """Scales rewards by the deviation of the running discounted return, so that values are of order 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = RunningMeanStd((1,))
+        self._returns: dict[Hashable, Tensor] = {}
+
+    def update(
+        self,
+        reward: Tensor,
+        done: Tensor,
+        gamma: float,
+        stream: Hashable = 0,
+        rows: slice | np.ndarray = slice(None),
+    ) -> None:
+        """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`.
+
+        Envs that are stepped apart from others are a `stream` of their own. Only returns of `rows` count.
+        """
+        returns = self._returns.get(stream)
+        if returns is None or returns.shape != reward.shape:
+            returns = torch.zeros_like(reward, dtype=torch.float64)
+        returns = returns * gamma + reward
+        self.moments.update(returns[rows])
+        self._returns[stream] = returns * (1 - done.double())
+
+    def forward(self, reward: Tensor) -> Tensor:
+        """Rewards of any shape -> the same, scaled."""
+        return reward * self.moments.scale()

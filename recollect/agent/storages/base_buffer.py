@@ -1,0 +1,267 @@
+"""`BaseBuffer`: what all storages over a `ExperienceStore` share, from taking steps in to reading them back."""
+
+import warnings
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+import torch
+
+from recollect import keys
+from recollect.agent.storages.base import Batch, Storage
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.allocator import Allocator
+from recollect.agent.storages.experience.store.experience_store import ExperienceStore, SequenceShape
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema import FrameStacks
+from recollect.checks import check_count, check_number, seeded_generator
+from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
+
+# What every storage may keep of a step.
+STEP_KEYS: Final = (
+    keys.OBS,
+    keys.RHS,
+    keys.DONE,
+    keys.ACTION,
+    keys.REWARD,
+    keys.IREWARD,
+    keys.NEXT_OBS,
+    keys.NEXT_RHS,
+    keys.NEXT_DONE,
+)
+_GENERATOR: Final = "generator"
+
+
+class BaseBuffer(Storage):
+    """A storage that keeps steps in lanes; how batches are made of them is left to subclasses.
+
+    Parameters
+    ----------
+    size : int
+        Capacity along the time axis.
+    device : torch.device or str
+        Where batches are placed.
+    actor : Actor
+        The actor that acts.
+    algorithm : Algorithm
+        Owner of `gamma`.
+    envs : VecEnv
+        Tells the number of environments.
+    seed : int, optional
+        Seed of the storage's own generator.
+    frame_stack : int, tuple or mapping, optional
+        Depth of frame stacks in the observation.
+    allocator : Allocator, optional
+        Where the bytes live; RAM by default.
+    sequence : SequenceShape, optional
+        Shape of sequences that overlap.
+
+    Attributes
+    ----------
+    max_size, size, step : int
+        Capacity, steps stored and position of the step to come, along the time axis.
+    changed_parameters : dict
+        Values of the parameters that were changed while running.
+    """
+
+    # Columns of a batch that come from its draw.
+    drawn_keys: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        size: int,
+        device: torch.device | str,
+        actor: Any,
+        algorithm: Any,
+        envs: Any,
+        *,
+        seed: int | None = None,
+        frame_stack: FrameStacks = None,
+        allocator: Allocator | None = None,
+        sequence: SequenceShape | None = None,
+    ) -> None:
+        super().__init__(check_count("size", size), device, actor, algorithm)
+        self._on_cpu = self.device.type == "cpu"
+        self.envs = envs
+        self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
+        self.changed_parameters: dict[str, Any] = {}
+        self._rng = seeded_generator(seed)
+        self._store = ExperienceStore(
+            self.max_size,
+            self.num_envs,
+            self.storage_tensors,
+            allocator or Allocator("ram", None),
+            frame_stack=frame_stack,
+            sequence=sequence,
+            drawn_keys=self.drawn_keys,
+            on_relayout=self._on_relayout,
+            bytes_beside=self._bytes_beside,
+        )
+
+    @property
+    def store(self) -> ExperienceStore:
+        """The lanes of steps, for those who write them elsewhere."""
+        return self._store
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Views of the stored columns by key, `[num_lanes, num_slots, ...]`; derived keys have none."""
+        return columns.views(self._store) if self._store.is_built else {}
+
+    @property
+    def size(self) -> int:
+        """Steps stored along the time axis."""
+        return len(self) // self.num_envs
+
+    @property
+    def step(self) -> int:
+        """Position of the step to come along the time axis: 0 after a reset, and again after `max_size` steps.
+
+        Positions are logical; `data` shows the slots that steps really lie in, which are others.
+        """
+        return self._store.num_since_clear % self.max_size
+
+    @property
+    def num_cuts(self) -> int:
+        """Steps that led to another observation than the next one started from, without an end."""
+        return self._store.ring.num_cuts if self._store.is_built else 0
+
+    @property
+    def num_repeated(self) -> int:
+        """Steps of slices that were dropped because their source had sent them before."""
+        return self._store.num_repeated
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the stored steps take, with what is kept beside them."""
+        if not self._store.is_built:
+            return 0
+        return self._store.ring.num_bytes_used + int(self._bytes_beside() * len(self))
+
+    def __len__(self) -> int:
+        """Transitions stored, of all envs and sources together."""
+        return len(self._store)
+
+    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+        """Plan the storage from a first sample `[num_envs, ...]`, without storing it.
+
+        A storage that is planned already refuses a sample that it could not store.
+        """
+        with self._store.lock:
+            self._store.build(sample)
+            self._store.access.intake.read(sample)
+
+    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
+        with self._store.lock:
+            self._store.insert(sample)
+            self._on_append()
+
+    def insert_data_slice(
+        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
+    ) -> None:
+        """Store several steps of every env, `[time, num_envs, ...]`.
+
+        Parameters
+        ----------
+        new_data : mapping
+            The steps, keyed as in `insert_transition`.
+        source : hashable
+            Who saw them; every source has lanes of its own.
+        first_step : int, optional
+            Running number of the first step in the source's stream: steps received before are dropped and
+            counted by `num_repeated`, and a gap breaks the stream. A source that begins to number anew is
+            released first.
+        """
+        if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
+            raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
+        with self._store.lock:
+            self._store.insert_slice(new_data, source, _num_steps(new_data[keys.REWARD]), first_step)
+            self._on_append()
+
+    def release_source(self, source: Hashable) -> None:
+        """Say that a source has left; the next one that joins takes its lanes."""
+        with self._store.lock:
+            self._store.release(source)
+
+    def get_all_buffer_data(self, data_to_cpu: bool = False, *, source: Hashable = 0) -> Batch:
+        """Return all that is stored from a source, oldest first, `[time, num_envs, ...]`.
+
+        Data live in CPU memory, so `data_to_cpu` changes nothing.
+        """
+        with self._store.lock:
+            return columns.export(self._store, source, 0, None)
+
+    def get_data_slice(self, start_pos: int, end_pos: int, *, source: Hashable = 0) -> Batch:
+        """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
+        with self._store.lock:
+            return columns.export(self._store, source, start_pos, end_pos)
+
+    def reset(self) -> None:
+        """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""
+        with self._store.lock:
+            self._store.clear()
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter; it takes effect on the next batch and on data already stored."""
+        if not isinstance(parameter_name, str):
+            raise ConfigError(f"parameter_name must be the name of a parameter, got {parameter_name!r}")
+        setters = self._parameter_setters()
+        if parameter_name not in setters:
+            warnings.warn(
+                f"{type(self).__name__} has no parameter {parameter_name!r}, nothing was changed; "
+                f"{closest(parameter_name, setters)}",
+                RecollectWarning,
+                stacklevel=2,
+            )
+            return
+        with self._store.lock:
+            setters[parameter_name](new_parameter_value)
+            self.changed_parameters[parameter_name] = new_parameter_value
+
+    def state(self) -> Extras:
+        """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`.
+
+        A storage that holds nothing yet is asked too: what it names, a snapshot must have to be read into it.
+        """
+        return Extras({_GENERATOR: self._rng.bit_generator.state})
+
+    def load_state(self, extras: Extras) -> None:
+        """Go on from what `state` gave; the steps are there already, and parameters stay as they are."""
+        self._rng.bit_generator.state = extras.state[_GENERATOR]
+
+    def _on_append(self) -> None:
+        """Follow the cursors: parts that keep something for each slot bring it up to date."""
+
+    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
+        """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""
+
+    def _bytes_beside(self) -> float:
+        """Bytes kept for each step beside the store."""
+        return 0.0
+
+    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
+        """What `update_storage_parameter` can change, and how."""
+        return {"max_size": self._set_max_size, "gamma": self._set_gamma}
+
+    def _set_max_size(self, value: Any) -> None:
+        size = check_count("max_size", value)
+        self._store.resize(size)
+        self.max_size = size
+
+    def _set_gamma(self, value: Any) -> None:
+        gamma = check_number("gamma", value, 0.0, 1.0)
+        if hasattr(self.algorithm, "update_algorithm_parameter"):
+            self.algorithm.update_algorithm_parameter("gamma", gamma)
+        else:
+            self.algorithm.gamma = gamma
+
+
+def _num_steps(rewards: Any) -> int:
+    """Steps of a slice, by the first axis of its rewards."""
+    shape = getattr(rewards, "shape", ())
+    if not shape:
+        raise SchemaError(
+            f"{keys.REWARD} of a slice must be an array or tensor [time, num_envs, 1], got {type(rewards).__name__}"
+        )
+    return int(shape[0])

@@ -1,0 +1,10 @@
+"""Numba kernels over bytes and addresses, and the layout of a ring that they share.
+
+Only the rooms beside this one import from here. Kernels import nothing but each other.
+"""
+
+from pathlib import Path
+
+from recollect.agent.storages.experience.kernels.kernel_cache import drop_stale_kernels
+
+drop_stale_kernels(Path(__file__).parent)

@@ -1,0 +1,125 @@
+"""The sum tree's arithmetic: refresh nodes, sum and minimum of ranges, descend to a leaf.
+
+The tree has a fan-out of 8, so that the children of a node share a cache line. Level 0 are the
+leaves; the nodes of level `l` start at `offsets[l]`, those of the minima at `offsets[l] - offsets[1]`
+(a leaf is its own minimum). A minimum counts positive leaves only and is 0 where there is none.
+Every inner node is the sum of its children, computed anew, so nothing drifts.
+"""
+
+import numba as nb
+import numpy as np
+
+from recollect.agent.storages.experience.kernels.pointers import load_f64, store_f64
+from recollect.agent.storages.experience.kernels.ring_layout import HELPER, INLINED, KERNEL
+from recollect.agent.storages.experience.kernels.simd import first_beyond, smallest_of_eight, sum_of_eight
+
+SHIFT = 3
+FANOUT = 8
+
+
+@nb.njit(**INLINED)
+def _positive(value):
+    return value if value > 0.0 else np.inf
+
+
+@nb.njit(**INLINED)
+def _refresh_node(sums, mins, offsets, level, node):
+    """Recompute a node of `level` >= 1 from its children."""
+    child = offsets[level - 1] + (node << SHIFT)
+    children = sums.ctypes.data + 8 * child
+    store_f64(sums.ctypes.data + 8 * (offsets[level] + node), sum_of_eight(children))
+    smallest = smallest_of_eight(children if level == 1 else mins.ctypes.data + 8 * (child - offsets[1]))
+    store_f64(mins.ctypes.data + 8 * (offsets[level] - offsets[1] + node), smallest if smallest < np.inf else 0.0)
+
+
+@nb.njit(**INLINED)
+def num_nodes(offsets, level):
+    """Nodes of `level` >= 1 that have children; the rest pads the level to whole cache lines."""
+    return (offsets[level] - offsets[level - 1]) >> SHIFT
+
+
+@nb.njit(**HELPER)
+def refresh(sums, mins, offsets, leaves, num_leaves):
+    """Recompute what stands above the first `num_leaves` of `leaves`."""
+    for level in range(1, len(offsets) - 1):
+        if num_nodes(offsets, level) <= num_leaves:
+            for node in range(num_nodes(offsets, level)):
+                _refresh_node(sums, mins, offsets, level, node)
+            continue
+        previous = np.int64(-1)
+        for index in range(num_leaves):
+            node = leaves[index] >> (SHIFT * level)
+            if node != previous:
+                _refresh_node(sums, mins, offsets, level, node)
+            previous = node
+
+
+@nb.njit(nb.void(nb.float64[::1], nb.float64[::1], nb.int64[::1]), **KERNEL)
+def rebuild(sums, mins, offsets):
+    """Recompute every inner node."""
+    for level in range(1, len(offsets) - 1):
+        for node in range(num_nodes(offsets, level)):
+            _refresh_node(sums, mins, offsets, level, node)
+
+
+@nb.njit(**HELPER)
+def _last_positive(children):
+    """The last positive child, and the largest residual that it holds: where rounding overshot."""
+    child = FANOUT - 1
+    while child > 0 and load_f64(children + 8 * child) <= 0.0:
+        child -= 1
+    return child, np.nextafter(load_f64(children + 8 * child), 0.0)
+
+
+@nb.njit(**INLINED)
+def pick_child(children, residual):
+    """Child in whose share `residual` falls, and what is left of it; never one of priority 0.
+
+    Rounding may put the residual beside the node's own share: then it falls to the first or last child of any.
+    `children` is the address of the eight: to hand the array on from a loop would cost two atomic operations.
+    """
+    child, left = first_beyond(children, residual)
+    if child == FANOUT:
+        return _last_positive(children)
+    return child, left
+
+
+@nb.njit(**INLINED)
+def _add_node(sums_at, mins_at, level, node, levels, nodes, ends, count, running, smallest):
+    running += load_f64(sums_at + 8 * node)
+    levels[count], nodes[count], ends[count] = level, node, running
+    return running, min(smallest, _positive(load_f64(mins_at + 8 * node)))
+
+
+@nb.njit(**HELPER)
+def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, running, smallest):
+    """Append to a list the fewest nodes that cover the leaves [begin, end).
+
+    Parameters
+    ----------
+    levels, nodes, ends : [entries]
+        Level and number of each listed node, and the sum of the list up to and including it.
+    count, running, smallest
+        Length and sum of the list so far, and the smallest positive leaf below it (infinite if none).
+
+    Returns
+    -------
+    count, running, smallest
+        The same with the new nodes.
+    """
+    level = 0
+    while begin < end:
+        sums_at = sums.ctypes.data + 8 * offsets[level]
+        mins_at = sums_at if level == 0 else mins.ctypes.data + 8 * (offsets[level] - offsets[1])
+        while begin < end and begin & (FANOUT - 1):
+            running, smallest = _add_node(sums_at, mins_at, level, begin, levels, nodes, ends, count, running, smallest)
+            begin += 1
+            count += 1
+        while begin < end and end & (FANOUT - 1):
+            end -= 1
+            running, smallest = _add_node(sums_at, mins_at, level, end, levels, nodes, ends, count, running, smallest)
+            count += 1
+        begin >>= SHIFT
+        end >>= SHIFT
+        level += 1
+    return count, running, smallest

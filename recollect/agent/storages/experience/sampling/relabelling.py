@@ -1,0 +1,322 @@
+"""How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
+
+import dis
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from sys import getrefcount
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
+from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
+from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
+from recollect.errors import SchemaError
+
+HerFunction = Callable[..., Any]
+GoalFunction = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], Any]
+
+_ACHIEVED: Final[KeyPath] = (keys.OBS, keys.ACHIEVED_GOAL)
+_DESIRED: Final[tuple[KeyPath, KeyPath]] = ((keys.OBS, keys.DESIRED_GOAL), (keys.NEXT_OBS, keys.DESIRED_GOAL))
+_UNKNOWN: Final = np.empty(0, np.bool_)
+# All that the code of a function consists of that returns a constant and looks at nothing.
+_RETURNS_A_CONSTANT: Final = {"NOP", "RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+_TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
+
+
+@dataclass(frozen=True)
+class GoalFunctions:
+    """What a goal environment says of a goal: the reward, and perhaps whether reaching it terminates."""
+
+    compute_reward: GoalFunction
+    compute_terminated: GoalFunction | None = None
+
+
+@dataclass
+class Windows:
+    """Windows of a batch that get new goals.
+
+    Attributes
+    ----------
+    rows : int64 [rows]
+        Their rows in the batch.
+    goals, begins : int64 [rows]
+        Ids of the steps that led to the goals, and of the first steps of the windows' streams.
+    used : int64 [rows]
+        Steps of each window.
+    steps : int64 [steps]
+        Ids of all windows' steps, one window after another.
+    """
+
+    rows: np.ndarray
+    goals: np.ndarray
+    begins: np.ndarray
+    used: np.ndarray
+    steps: np.ndarray
+
+
+@dataclass
+class Relabelled:
+    """What replaces the stored values in rewritten rows of a batch.
+
+    Attributes
+    ----------
+    rows : int64 [rows]
+        Rows of the batch.
+    returns : float64 [rows]
+        Folded rewards.
+    lengths : int64 [rows]
+        Steps of each window.
+    terminated : bool [rows]
+        Whether a window ends in a termination, where `knows_ends`; else the stored flags stand.
+    values : dict
+        Other new values by name, `[rows, ...]`, written one by one.
+    goal_address, goal_bytes : int
+        Where the new goals are, and the bytes of each; 0 where `values` has all there is.
+    """
+
+    rows: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    terminated: np.ndarray
+    knows_ends: bool = False
+    values: dict[Name, np.ndarray] = field(default_factory=dict)
+    goal_address: int = 0
+    goal_bytes: int = 0
+
+    def apply(self, tensors: dict[Name, torch.Tensor], gamma: float) -> None:
+        """Write the new values into the columns of a batch, by name."""
+        columns = [_column(kernels.W_RETURN, tensors[keys.REWARD])]
+        if self.goal_bytes:
+            goal = (self.goal_bytes, self.goal_address)
+            columns += [(kernels.W_COPY, tensors[path].data_ptr(), *goal) for path in _DESIRED]
+        if self.knows_ends:
+            columns.append(_column(kernels.W_DISCOUNT, tensors[keys.DISCOUNT]))
+            columns.append(_column(kernels.W_DONE, tensors[keys.NEXT_DONE]))
+            if keys.NEXT_TERMINATED in tensors:
+                columns.append(_column(kernels.W_TERMINATED, tensors[keys.NEXT_TERMINATED]))
+        kernels.patch(self.rows, self.returns, self.lengths, self.terminated, gamma, np.array(columns, np.int64))
+        for name, values in self.values.items():
+            _put(tensors, name, self.rows, values)
+
+
+class _GoalArrays:
+    """Goals of windows, and what a reward function is shown of their steps.
+
+    The three lie in one array of which only slices are given away, so that one count tells whether
+    anybody refers to them: fresh arrays and their addresses cost more than the goals' copies.
+    """
+
+    def __init__(self, leaf: Leaf, num_rows: int, most_steps: int) -> None:
+        num_steps = num_rows * most_steps
+        self.size = (num_rows, most_steps)
+        self._array = np.empty((num_rows + 2 * num_steps, *leaf.shape), leaf.dtype)
+        self._begins = (num_rows, num_rows + num_steps)
+        goals = self._array.ctypes.data
+        achieved, desired = (goals + begin * leaf.num_bytes for begin in self._begins)
+        self.addresses = (goals, achieved, desired)
+        self._references_at_rest = getrefcount(self._array)
+
+    def is_free(self) -> bool:
+        """Whether nobody refers to what was shown."""
+        return getrefcount(self._array) == self._references_at_rest
+
+    def shown(self, num_steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """What the first `num_steps` steps achieved, and the goals they are judged by."""
+        achieved, desired = self._begins
+        return self._array[achieved : achieved + num_steps], self._array[desired : desired + num_steps]
+
+
+class _Question:
+    """Asks a goal function about all rows of a batch at once.
+
+    A function that knows single goals only gives one answer for many rows, which may be wrong for some:
+    they are asked for one by one. Only where its code is nothing but a constant, as gymnasium-robotics'
+    `compute_terminated` is, does one answer stand for all rows.
+    """
+
+    def __init__(self, function: GoalFunction, dtype: type[np.generic]) -> None:
+        self._function = function
+        self._dtype = dtype
+        self._is_constant = is_constant(function)
+
+    def ask(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """One answer for each row."""
+        answer = to_numpy(self._function(achieved, desired, {}))
+        if answer.ndim == 0 and len(achieved) > 1:
+            answer = self._spread(answer, achieved, desired)
+        answer = np.ascontiguousarray(answer.ravel(), self._dtype)
+        if len(answer) != len(achieved):
+            name = getattr(self._function, "__name__", self._function)
+            raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
+        return answer
+
+    def _spread(self, answer: np.ndarray, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Answers for all rows, of which a function gave only one."""
+        if self._is_constant:
+            return np.full(len(achieved), answer)
+        return np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
+
+
+def is_constant(function: GoalFunction) -> bool:
+    """Whether a function's code returns a constant and does nothing else; answers alone never tell that."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and {each.opname for each in dis.get_instructions(code)} <= _RETURNS_A_CONSTANT
+
+
+class GoalRewriter:
+    """Rewrites Gymnasium's goal observations by the environment's own functions."""
+
+    # Only goals are written, and goals are no frame stacks.
+    writes_observations = False
+
+    def __init__(self, goals: GoalFunctions) -> None:
+        self._reward = _Question(goals.compute_reward, np.float64)
+        self._termination = None
+        if goals.compute_terminated is not None:
+            self._termination = _Question(goals.compute_terminated, np.bool_)
+        self._arrays: _GoalArrays | None = None
+
+    def restart(self, ring: LaneRing) -> None:
+        """Find the goals in the rows of a ring."""
+        places = {place.leaf.path: place for place in ring.schema.carried}
+        if not {_ACHIEVED, _DESIRED[0]} <= places.keys():
+            raise SchemaError(
+                f"hindsight needs dict observations with {keys.ACHIEVED_GOAL!r} and {keys.DESIRED_GOAL!r}, got "
+                f"{sorted(place.leaf.name for place in ring.schema.carried)}; give a her_function for others"
+            )
+        if places[_ACHIEVED].depth > 1 or places[_DESIRED[0]].depth > 1:
+            raise SchemaError("hindsight cannot choose stacked frames as goals; give a her_function for them")
+        place = places[_ACHIEVED]
+        # A goal that was reached is copied, byte by byte, over the one that was desired.
+        _check_alike(place.leaf, places[_DESIRED[0]].leaf)
+        self._leaf, self._arrays = place.leaf, None
+        self._field = np.zeros(kernels.G_NUM_WORDS, np.int64)
+        self._field[: kernels.G_GOALS] = (
+            place.leaf.num_bytes,
+            place.row_offset,
+            ring.block_address(place),
+            place.tail_offset,
+        )
+
+    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+        """What the kernel reads: achieved goals, into arrays that nobody refers to."""
+        arrays = self._arrays
+        if arrays is None or arrays.size != (num_rows, most_steps) or not arrays.is_free():
+            self._arrays = _GoalArrays(self._leaf, num_rows, most_steps)
+            self._field[kernels.G_GOALS :] = self._arrays.addresses
+        return self._field
+
+    def rewrite(self, store: ExperienceStore, windows: Windows, gamma: float) -> Relabelled:
+        """Reward and end the windows as their new goals have it."""
+        assert self._arrays is not None
+        achieved, desired = self._arrays.shown(len(windows.steps))
+        rewards = self._reward.ask(achieved, desired)
+        terminations, knows_ends = _UNKNOWN, self._termination is not None
+        if self._termination is not None:
+            terminations = self._termination.ask(achieved, desired)
+        returns, lengths, terminated = _fold(rewards, terminations, windows.used, gamma)
+        return Relabelled(
+            windows.rows,
+            returns,
+            lengths,
+            terminated,
+            knows_ends,
+            goal_address=self._arrays.addresses[0],
+            goal_bytes=self._leaf.num_bytes,
+        )
+
+
+class FunctionRewriter:
+    """Rewrites any observation by the user's function, which sees every step of every window."""
+
+    writes_observations = True
+
+    def __init__(self, her_function: HerFunction) -> None:
+        self._her_function = her_function
+        self._plan: OutputPlan | None = None
+
+    def restart(self, ring: LaneRing) -> None:
+        """Read from another ring."""
+        self._plan = None
+
+    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+        """What the kernel reads: nothing."""
+        return np.zeros(kernels.G_NUM_WORDS, np.int64)
+
+    def rewrite(self, store: ExperienceStore, windows: Windows, gamma: float) -> Relabelled:
+        """Rewrite the windows' steps, then fold their new rewards."""
+        owners = np.repeat(np.arange(len(windows.rows)), windows.used)
+        window = self._read(store, windows.steps)
+        initial = self._read(store, windows.begins[owners])[keys.OBS]
+        final = self._read(store, windows.goals[owners])[keys.NEXT_OBS]
+        names = (keys.OBS, keys.RHS, keys.NEXT_OBS, keys.NEXT_RHS, keys.REWARD)
+        rewritten = self._her_function(*(window.get(name) for name in names), initial, final)
+        if not isinstance(rewritten, tuple) or len(rewritten) != len(names):
+            raise SchemaError("her_function must return (obs, rhs, next_obs, next_rhs, reward)")
+        try:
+            rewards = np.asarray(to_numpy(rewritten[-1]), np.float64).ravel()
+        except (TypeError, ValueError):
+            raise SchemaError(f"her_function must return rewards, got {rewritten[-1]!r}") from None
+        if len(rewards) != len(windows.steps):
+            raise SchemaError(f"her_function must return {len(windows.steps)} rewards, got {len(rewards)}")
+        returns, lengths, terminated = _fold(rewards, _UNKNOWN, windows.used, gamma)
+        ends = np.cumsum(windows.used)
+        values: dict[Name, np.ndarray] = {}
+        for name, value in zip(names[:-1], rewritten, strict=False):
+            if value is not None:
+                positions = ends - windows.used if name in (keys.OBS, keys.RHS) else ends - 1
+                given = dict(walk((name,), window.get(name)))
+                for path, array in walk((name,), value):
+                    values[name_of(path)] = _checked(path, to_numpy(array), given.get(path))[positions]
+        return Relabelled(windows.rows, returns, lengths, terminated, values=values)
+
+    def _read(self, store: ExperienceStore, ids: np.ndarray) -> dict[str, Any]:
+        """All columns of single steps, as (nested) dicts of arrays."""
+        self._plan = self._plan or store.plan()
+        tensors = self._plan.gather(Drawn(ids), ONE_STEP, 1.0)
+        return nest((name, tensor.numpy()) for name, tensor in tensors.items())
+
+
+def _check_alike(achieved: Leaf, desired: Leaf) -> None:
+    if (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
+        raise SchemaError(
+            f"{keys.DESIRED_GOAL!r} must have the shape and dtype of {keys.ACHIEVED_GOAL!r}, because hindsight puts "
+            f"one in the other's place: expected {achieved.shape} and {achieved.dtype}, got {desired.shape} and "
+            f"{desired.dtype}; convert one of them, or give a her_function"
+        )
+
+
+def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:
+    return kind, tensor.data_ptr(), _TORCH_CODES[tensor.dtype], 0
+
+
+def _checked(path: KeyPath, values: np.ndarray, given: np.ndarray | None) -> np.ndarray:
+    """What a user's function returned of the rows it was given, which must be as many."""
+    name = keys.PATH_SEPARATOR.join(path)
+    if given is None:
+        raise SchemaError(f"her_function returned {name}, which it was not given; return None for what is not there")
+    if values.shape[:1] != given.shape[:1]:
+        raise SchemaError(f"her_function must return {len(given)} rows of {name}, got shape {values.shape}")
+    return values
+
+
+def _put(tensors: dict[Name, torch.Tensor], name: Name, rows: np.ndarray, values: np.ndarray) -> None:
+    target = tensors[name].numpy()
+    if values.shape[1:] != target.shape[1:]:
+        raise SchemaError(f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}")
+    target[rows] = values
+
+
+def _fold(
+    rewards: np.ndarray, terminations: np.ndarray, used: np.ndarray, gamma: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    returns, lengths = np.empty(len(used)), np.empty(len(used), np.int64)
+    terminated = np.empty(len(used), np.bool_)
+    if not kernels.fold(rewards, terminations, used, gamma, returns, lengths, terminated):
+        raise SchemaError("a reward in hindsight is NaN or infinite; rewards must be finite")
+    return returns, lengths, terminated

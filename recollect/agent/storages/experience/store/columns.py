@@ -1,0 +1,99 @@
+"""Stored columns as a whole: read a source's steps back, view them in place, write one ahead."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from recollect import keys
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.sampling.outputs import Drawn, name_of, nest
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
+from recollect.agent.storages.experience.store.schema import FLAG_BYTES, KeyPath, Leaf, Place, to_numpy, walk
+from recollect.checks import check_whole
+from recollect.errors import ConfigError, SchemaError, StorageError
+
+
+def export(store: ExperienceStore, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
+    """Steps `begin` to `end` of a source, oldest first, as tensors `[time, num_envs, ...]`."""
+    lane = store.lane_of(source)
+    lanes = np.arange(lane, lane + store.num_envs, dtype=np.int64)
+    # What serves as context after a reset is never handed out again.
+    firsts = np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])
+    lengths = store.ring.heads[lanes] - firsts
+    if (lengths != lengths[0]).any():
+        raise StorageError(
+            f"the envs have {lengths.min()} to {lengths.max()} stored steps, because steps were skipped, so they do "
+            "not fit into one array; sample batches instead, or write a snapshot"
+        )
+    begin, end = check_whole("start_pos", begin), int(lengths[0]) if end is None else check_whole("end_pos", end)
+    if not begin <= end <= lengths[0]:
+        raise ConfigError(f"positions {begin} to {end} are not within the {lengths[0]} stored steps; 0 is the oldest")
+    numbers = np.arange(begin, end, dtype=np.int64)[:, None] + firsts  # [time, num_envs]
+    return _export_rows(store, (numbers | lanes << layout.ID_SHIFT).ravel(), len(numbers))
+
+
+def views(store: ExperienceStore) -> dict[str, Any]:
+    """Views of the stored columns, `[num_lanes, num_slots, ...]`, as (nested) dicts of tensors."""
+    schema = store.ring.schema
+    places = [*schema.carried, *schema.steps]
+    arrays = [(place.leaf.path, torch.from_numpy(store.ring.column(place))) for place in places]
+    arrays += [
+        ((key,), torch.from_numpy(store.ring.flag_column(byte)))
+        for key, byte in FLAG_BYTES.items()
+        if key in schema.flags
+    ]
+    return nest(arrays)
+
+
+def write_ahead(store: ExperienceStore, key: str, values: Any) -> int:
+    """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
+
+    The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
+    """
+    schema = store.ring.schema
+    columns: dict[KeyPath, tuple[Leaf, Place | None]] = {
+        place.leaf.path: (place.leaf, place) for place in (*schema.carried, *schema.steps)
+    }
+    if key in schema.flags:
+        columns[(key,)] = (Leaf((key,), (1,), schema.flags[key]), None)
+    arrays = {path: to_numpy(value) for path, value in walk((key,), values)}
+    expected = {path for path in columns if path[0] == key}
+    if not expected or arrays.keys() != expected:
+        raise SchemaError(
+            f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(columns)}"
+        )
+    num_steps = next((*array.shape, 0)[0] for array in arrays.values())
+    for path, array in arrays.items():
+        leaf = columns[path][0]
+        shape = (num_steps, store.num_envs, *leaf.shape)
+        if array.shape != shape or array.dtype != leaf.dtype:
+            raise SchemaError(
+                f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {array.shape} and {array.dtype}"
+            )
+        if num_steps > store.ring.capacity:
+            raise SchemaError(f"{leaf.name} has {num_steps} steps, more than the {store.ring.capacity} of the storage")
+        place = columns[path][1]
+        if place is not None and place.is_reward and not np.isfinite(array).all():
+            raise SchemaError(f"{leaf.name} is NaN or infinite; rewards must be finite")
+    lane = store.lane_of(store.sources[0]) if store.sources else 0
+    store.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
+    return num_steps
+
+
+def _names(paths: Iterable[KeyPath]) -> str:
+    return ", ".join(sorted(keys.PATH_SEPARATOR.join(path) for path in paths))
+
+
+def _export_rows(store: ExperienceStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
+    rows = store.plan().gather(Drawn(ids), ONE_STEP, 1.0)
+    for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
+        del rows[key]
+    ended = store.ring.flag_column(layout.R_ENDED).reshape(-1)[store.ring.slots(ids)]
+    cut = store.ring.are_cut(ids) & ~ended
+    if cut.any():
+        rows[keys.CUT] = torch.from_numpy(cut[:, None].astype(store.ring.schema.flags[keys.NEXT_DONE]))
+    rows |= {name_of(path): torch.from_numpy(values) for path, values in store.starts.columns(ids).items()}
+    shape = (num_steps, store.num_envs)
+    return nest((name, rows[name].reshape(*shape, *rows[name].shape[1:])) for name in rows)

@@ -1,0 +1,278 @@
+"""Takes samples in: checks each array against the schema and finds its address, without copying.
+
+NumPy arrays of one step are copied into a small staging buffer, because asking NumPy for an address
+costs more than the copy; tensors and large arrays are read where they are.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy import ndarray
+from torch import Tensor
+
+from recollect import keys
+from recollect.agent.storages.experience.store.schema import (
+    KeyPath,
+    Leaf,
+    Schema,
+    next_path,
+    no_sample,
+    numpy_dtype,
+    to_numpy,
+    walk,
+)
+from recollect.errors import SchemaError, closest
+
+_LARGEST_STAGED_BYTES: Final = 16384
+_MARKS: Final = (keys.SKIP, keys.START)
+
+
+class _Input(NamedTuple):
+    """One array that every sample brings; `axis` is that of stacked frames, -1 if none is to be moved."""
+
+    leaf: Leaf
+    shape: tuple[int, ...]
+    torch_dtype: torch.dtype
+    axis: int
+    stage: np.ndarray | None
+    stage_address: int
+
+
+class Marks(NamedTuple):
+    """What any slice may say of its rows, or not: bool [num_steps, num_envs, 1]."""
+
+    skips: np.ndarray | None  # rows to leave out
+    starts: np.ndarray | None  # where sequences start
+
+
+class StepArrays(NamedTuple):
+    """Steps `[num_steps, num_envs, ...]` that fit a schema.
+
+    Attributes
+    ----------
+    addresses : int64 [inputs]
+        Where their arrays are.
+    alive : list
+        What must live until they are read.
+    hidden : list of array
+        Their hidden states, where rows are sequences.
+    cuts : bool [num_steps, num_envs, 1]
+        Where streams break.
+    """
+
+    num_steps: int
+    addresses: np.ndarray
+    alive: list[Any]
+    hidden: list[np.ndarray]
+    marks: Marks
+    cuts: np.ndarray
+
+
+class Intake:
+    """Reads samples of one schema and number of envs.
+
+    Attributes
+    ----------
+    positions : dict
+        KeyPath of each input to the position of its address in what `read` returns.
+    row_bytes : int64 [inputs]
+        Bytes of one env's step in each input.
+    """
+
+    def __init__(self, schema: Schema, num_envs: int) -> None:
+        self.num_envs = num_envs
+        leaves = [(place.leaf, place.axis if place.depth > 1 and place.axis else -1) for place in schema.carried]
+        leaves += [(Leaf(next_path(leaf.path), leaf.shape, leaf.dtype), axis) for leaf, axis in leaves]
+        leaves += [(place.leaf, -1) for place in schema.steps]
+        leaves += [(Leaf((key,), (1,), dtype), -1) for key, dtype in schema.flags.items()]
+        self.positions: dict[KeyPath, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
+        self.positions[(keys.CUT,)] = len(leaves)
+        self.row_bytes = np.array([*(leaf.num_bytes for leaf, _ in leaves), 1], np.int64)
+        self._no_cuts = np.zeros((num_envs, 1), np.bool_)
+        self._inputs = [self._input(leaf, axis) for leaf, axis in leaves]
+        self._staged = [
+            (index, entry.leaf.path[0], entry.leaf.path[1:], entry.shape, entry.leaf.dtype, entry.stage)
+            for index, entry in enumerate(self._inputs)
+        ]
+        addresses = [entry.stage_address for entry in self._inputs]
+        self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
+        self._hidden = schema.hidden
+        self._ignored = {keys.CUT} | ({keys.NEXT_RHS} if schema.hidden else set())
+        self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
+        # The paths of a nested key, to be compared with the sample's; None for a plain array.
+        self._nested: dict[str, set[KeyPath] | None] = {}
+        for leaf in [leaf for leaf, _ in leaves] + schema.hidden:
+            if len(leaf.path) > 1:
+                group = self._nested.setdefault(leaf.path[0], set())
+                assert group is not None
+                group.add(leaf.path)
+
+    def read(self, sample: Mapping[str, Any]) -> tuple[np.ndarray, list[Any]]:
+        """Check a sample `[num_envs, ...]` of one step and return the addresses of its arrays.
+
+        Returns
+        -------
+        addresses : int64 [inputs]
+            Where the arrays are.
+        alive : list
+            What must live until they are read.
+        """
+        if len(sample) != len(self._keys) or self._nested:
+            self._check_keys(sample)
+        addresses = self._stage_addresses
+        alive: list[Any] = []
+        for index, key, inner, shape, dtype, stage in self._staged:
+            try:
+                value = sample[key]
+            except (KeyError, TypeError, IndexError):
+                raise self._wrong_keys(sample) from None
+            if inner:
+                for part in inner:
+                    value = value[part]
+            if type(value) is ndarray and stage is not None and value.shape == shape and value.dtype == dtype:
+                stage[...] = value
+                continue
+            if not alive:
+                addresses = addresses.copy()
+            addresses[index] = self._address(self._inputs[index], value, alive)
+        if keys.CUT in sample:
+            addresses = addresses.copy()
+            cuts = _flags(keys.CUT, sample[keys.CUT], (self.num_envs, 1))
+            addresses[-1] = cuts.ctypes.data
+            alive.append(cuts)
+        return addresses, alive
+
+    def _address(self, entry: _Input, value: Any, alive: list[Any]) -> int:
+        """Address of an array that is read where it is, or of a copy that has the right layout."""
+        if type(value) is Tensor and value.dtype is entry.torch_dtype and value.shape == entry.shape and entry.axis < 0:
+            if not (value.is_cpu and value.is_contiguous()):
+                value = value.detach().cpu().contiguous()
+            alive.append(value)
+            return value.data_ptr()
+        array = _contiguous(entry.leaf, entry.shape, entry.axis, value)
+        alive.append(array)
+        return array.ctypes.data
+
+    def read_slice(self, sample: Mapping[str, Any], num_steps: int, marks: Marks) -> StepArrays:
+        """Check a sample of `num_steps` steps `[num_steps, num_envs, ...]`, out of which its marks were taken."""
+        self._check_keys(sample)
+        addresses = self._stage_addresses.copy()
+        alive: list[Any] = []
+        for index, entry in enumerate(self._inputs):
+            value: Any = sample
+            for part in entry.leaf.path:
+                value = value[part]
+            shape = (num_steps, *entry.shape)
+            array = _contiguous(entry.leaf, shape, entry.axis, value)
+            alive.append(array)
+            addresses[index] = array.ctypes.data
+        cuts = np.zeros((num_steps, self.num_envs, 1), np.bool_)
+        if keys.CUT in sample:
+            cuts = _flags(keys.CUT, sample[keys.CUT], cuts.shape)
+        addresses[-1] = cuts.ctypes.data
+        alive.append(cuts)
+        return StepArrays(num_steps, addresses, alive, self.read_hidden(sample, num_steps), marks, cuts)
+
+    def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None) -> list[np.ndarray]:
+        """Check the hidden states of a recurrent actor and return them as arrays `[time, num_envs, ...]`."""
+        arrays = []
+        for leaf in self._hidden:
+            value: Any = sample
+            for part in leaf.path:
+                value = value[part]
+            shape = ((num_steps,) if num_steps is not None else ()) + (self.num_envs, *leaf.shape)
+            array = to_numpy(value)
+            if array.shape != shape or array.dtype != leaf.dtype:
+                raise SchemaError(
+                    f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {array.shape} and {array.dtype}"
+                )
+            arrays.append(array if num_steps is not None else array[None])
+        return arrays
+
+    def _input(self, leaf: Leaf, axis: int) -> _Input:
+        shape = (self.num_envs, *leaf.shape)
+        torch_dtype = torch.from_numpy(np.empty(0, leaf.dtype)).dtype
+        stage, address = None, 0
+        if axis < 0 and leaf.num_bytes * self.num_envs <= _LARGEST_STAGED_BYTES:
+            stage = np.zeros(shape, leaf.dtype)
+            address = stage.ctypes.data
+        return _Input(leaf, shape, torch_dtype, axis, stage, address)
+
+    def _check_keys(self, sample: Mapping[str, Any]) -> None:
+        try:
+            present = sample.keys() - self._ignored
+        except AttributeError:
+            raise no_sample(sample) from None
+        if present != self._keys:
+            raise self._wrong_keys(sample)
+        for key, paths in self._nested.items():
+            found = {path for path, _ in walk((key,), sample[key])}
+            if found != paths:
+                raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
+
+    def _wrong_keys(self, sample: Any) -> SchemaError:
+        if not isinstance(sample, Mapping):
+            return no_sample(sample)
+        present = set(sample.keys()) - self._ignored
+        for key in present - self._keys:
+            return SchemaError(
+                f"unexpected key {key!r} in a sample: the first sample did not have it; {closest(str(key), self._keys)}"
+            )
+        return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
+
+
+def take_marks(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], Marks]:
+    """Take the marks, bool of `shape`, out of a sample, which any sample may have or not."""
+    skips, starts = (_flags(key, sample[key], shape) if key in sample else None for key in _MARKS)
+    if skips is not None and not skips.any():
+        skips = None
+    return {name: value for name, value in sample.items() if name not in _MARKS}, Marks(skips, starts)
+
+
+def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    array = to_numpy(value)
+    if array.shape != shape:
+        raise SchemaError(f"{key}: expected shape {shape}, got {array.shape}")
+    if not ((array == 0) | (array == 1)).all():
+        raise SchemaError(f"{key} must be 0 or 1 everywhere")
+    return np.ascontiguousarray(array.astype(np.bool_))
+
+
+def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np.ndarray:
+    """An input as a contiguous array, stacked frames first; refused if its shape or dtype is another."""
+    if not isinstance(value, (np.ndarray, torch.Tensor)):
+        raise _mismatch(leaf, shape, value)
+    if tuple(value.shape) != shape or numpy_dtype(leaf.path, value) != leaf.dtype:
+        raise _mismatch(leaf, shape, value)
+    array = to_numpy(value)
+    if axis >= 0:
+        first = len(shape) - len(leaf.shape)
+        array = np.moveaxis(array, first + axis, first)
+    return np.ascontiguousarray(array, leaf.dtype)
+
+
+def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Any) -> SchemaError:
+    if not isinstance(value, (np.ndarray, torch.Tensor)):
+        return SchemaError(f"{leaf.name} must be a numpy array or a torch tensor, got {type(value).__name__}")
+    return SchemaError(
+        f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {tuple(value.shape)} and {value.dtype}; "
+        "shapes and dtypes are fixed by the first sample"
+    )
+
+
+def runs_of(mask: np.ndarray) -> list[tuple[int, int]]:
+    """First and end of each run of ones in `mask` [num_envs]."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(first), int(end)) for first, end in edges.reshape(-1, 2)]
+
+
+def with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every array of a sample a time axis of one step."""
+    if not isinstance(sample, Mapping):
+        raise no_sample(sample)
+    return {
+        key: with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
+        for key, value in sample.items()
+    }

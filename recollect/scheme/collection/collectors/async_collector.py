@@ -1,0 +1,100 @@
+"""`AsyncCollector`: workers that never wait for each other."""
+
+import math
+from collections import Counter, deque
+from typing import Final
+
+from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors.inbox import Life
+from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
+from recollect.scheme.collection.collectors.slices import Slice
+from recollect.scheme.compatibility import check_older_policies
+from recollect.scheme.weights import Version
+
+# Calls that a worker has at most: while the result of one is on its way, it is busy with the next.
+_MOST_CALLS: Final = 2
+
+
+class AsyncCollector(RemoteCollector):
+    """Workers collect all the time, and what has come in is learned from.
+
+    A stage takes in what has arrived, and waits for at least one slice; an on-policy one waits for as many slices as
+    there are workers. Workers act with the newest weights at the time of each call. If that is
+    more than `max_policy_lag` versions ago, the slice is waited for before the next update.
+
+    Parameters
+    ----------
+    worker, workers, num_parents
+        As in `RemoteCollector`.
+    max_policy_lag : int, optional
+        Most versions that the policy of a slice may be behind; a stage has one version, however many updates were
+        made before it.
+    """
+
+    def __init__(
+        self, worker: CWorker, workers: WorkerSet, num_parents: int = 1, *, max_policy_lag: int | None = None
+    ) -> None:
+        super().__init__(worker, workers, num_parents)
+        if worker.algo.is_on_policy:
+            check_older_policies(type(worker.storage))
+        self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
+        self._num_calls = int(min(_MOST_CALLS, self._max_lag))
+        self._pending: dict[Call, int] = {}
+        self._waiting: deque[Slice] = deque()
+
+    def _collect(self, version: Version) -> None:
+        num_enough = self._workers.num_workers if self.worker.algo.is_on_policy else 1
+        self._store_waiting()
+        self._call_all(version)
+        while len(self._receipts) < num_enough:
+            self._receive(list(self._pending), version)
+        while laggards := self._laggards(version):
+            self._receive(laggards, version)
+
+    def _laggards(self, version: Version) -> list[Call]:
+        """Calls whose steps would be too old after the next update."""
+        return [call for call, number in self._pending.items() if version.number + 1 - number > self._max_lag]
+
+    def _receive(self, calls: list[Call], version: Version) -> None:
+        """Wait for at least one of the calls, store what has come, and keep the workers busy."""
+        for answer in self._workers.wait(calls):
+            self._note(answer)
+        self._store_waiting()
+        self._call_all(version)
+
+    def _note(self, answer: Answer) -> None:
+        del self._pending[answer.call]
+        if answer.error is None:
+            self._waiting.append(answer.value)
+
+    def _call_all(self, version: Version) -> None:
+        """Give workers something to do, though not more than they may be ahead of the storage."""
+        busy = Counter([call.worker for call in self._pending] + [new.source[1] for new in self._waiting])
+        for index in self._workers.indices:
+            for _ in range(self._num_calls - busy[index]):
+                self._pending[self._call(index, version)] = version.number
+
+    def _store_waiting(self) -> None:
+        """Store the slices for which there is room, each worker's in the order in which it sent them."""
+        kept: deque[Slice] = deque()
+        for new in self._waiting:
+            if any(other.source == new.source for other in kept) or not self._inbox.has_room(new):
+                kept.append(new)
+            else:
+                self._take_in(new)
+        self._waiting = kept
+        self._forget_departed()
+
+    def _is_expected(self, life: Life) -> bool:
+        """What a worker has sent before its end may be on its way still."""
+        return any((*new.source, new.epoch) == life for new in self._waiting) or any(
+            self._life(call.worker, call.epoch) == life for call in self._pending
+        )
+
+    def _let_go(self, index: int) -> None:
+        """Wait for what a worker that leaves has collected; an on-policy storage takes it in the next stage."""
+        for answer in self._workers.wait_all([call for call in self._pending if call.worker == index]):
+            self._note(answer)
+        if not self.worker.algo.is_on_policy:
+            self._store_waiting()

@@ -1,0 +1,106 @@
+"""What every way to collect offers, and the simplest one: in this process."""
+
+from abc import ABC, abstractmethod
+
+from recollect.checks import check_count
+from recollect.errors import ConfigError
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors.reports import WorkerReport
+
+
+class Collector(ABC):
+    """Collects one stage after the other into the storage of a worker.
+
+    Parameters
+    ----------
+    worker : CWorker
+        The worker whose storage is filled, and which counts steps and episodes.
+    num_parents : int
+        Collections like this one, each for a gradient worker, that a run has.
+    """
+
+    def __init__(self, worker: CWorker, num_parents: int = 1) -> None:
+        self.worker = worker
+        self._num_parents = num_parents
+
+    @property
+    def num_run_steps(self) -> int:
+        """Steps that the run has collected so far, if the other collections are as fast as this one."""
+        return self.worker.num_steps * self._num_parents
+
+    @abstractmethod
+    def collect(self) -> int:
+        """Collect for one update stage; returns how many transitions are new in the storage."""
+
+    @abstractmethod
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """How each remote worker has fared."""
+
+    @abstractmethod
+    def add_workers(self, num_workers: int) -> None:
+        """Have more workers collect from now on."""
+
+    @abstractmethod
+    def remove_workers(self, num_workers: int) -> None:
+        """Have fewer workers collect from now on; what those that leave have collected is kept."""
+
+    @property
+    @abstractmethod
+    def num_env_failures(self) -> int:
+        """How often an environment failed so far."""
+
+    @abstractmethod
+    def progress(self) -> int | None:
+        """Return a number that moves on while something comes in; None while environments are built here."""
+
+
+class LocalCollector(Collector):
+    """The worker collects itself."""
+
+    def collect(self) -> int:
+        """Collect for one update stage."""
+        num_before = self.worker.num_steps
+        if self._num_parents > 1:
+            self.worker.follow_run(self.num_run_steps)
+        self.worker.collect_train_data()
+        return self.worker.num_steps - num_before
+
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """None: there are no remote workers."""
+        return ()
+
+    def add_workers(self, num_workers: int) -> None:
+        """Refuse: a worker that collects here cannot be joined by remote ones."""
+        check_addition(num_workers, 0)
+
+    def remove_workers(self, num_workers: int) -> None:
+        """Refuse: there are none."""
+        check_removal(num_workers, 0)
+
+    @property
+    def num_env_failures(self) -> int:
+        """How often an environment failed so far."""
+        return int(self.worker.envs_train.num_failures)
+
+    def progress(self) -> int | None:
+        """Return a number that moves on with every step; None while environments are built."""
+        return self.worker.progress()
+
+
+def check_addition(num_workers: int, num_present: int) -> None:
+    """Refuse to let workers join where the learner collects itself."""
+    check_count("num_workers", num_workers)
+    if num_present == 0:
+        raise ConfigError(
+            "the learner collects itself, in its own process; use at least 1 collection worker from the start "
+            "to add more"
+        )
+
+
+def check_removal(num_workers: int, num_present: int) -> None:
+    """Refuse to remove so many workers that none is left."""
+    check_count("num_workers", num_workers)
+    if num_present == 0:
+        raise ConfigError("the learner collects itself, in its own process; there are no workers to remove")
+    if num_workers >= num_present:
+        raise ConfigError(f"{num_workers} of {num_present} collection workers cannot be removed; one must stay")

@@ -1,0 +1,123 @@
+"""`RemoteCollector`: what collections by remote workers share, from weights on their way to slices taken in."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Final
+
+from recollect.scheme.base.worker_set import Call, WorkerSet
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors.collector import Collector, check_addition, check_removal
+from recollect.scheme.collection.collectors.inbox import Inbox, Life
+from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
+from recollect.scheme.collection.collectors.slices import Slice
+from recollect.scheme.weights import PublishedWeights, Version
+
+_COLLECT: Final = "collect_slice"
+
+
+class RemoteCollector(Collector):
+    """Remote workers collect, and what they send is taken in here.
+
+    Parameters
+    ----------
+    worker : CWorker
+        The learner's worker.
+    workers : WorkerSet
+        Those that collect.
+    num_parents : int
+        Collections like this one that a run has.
+    """
+
+    def __init__(self, worker: CWorker, workers: WorkerSet, num_parents: int = 1) -> None:
+        super().__init__(worker, num_parents)
+        self._workers = workers
+        workers.on_loss = self._bury
+        self._inbox = Inbox(worker)
+        self._weights = PublishedWeights()
+        self._records = {index: self._record(index) for index in workers.indices}
+        self._departed: list[Life] = []
+        self._receipts: list[Receipt] = []
+        self._num_received = 0
+
+    def collect(self) -> int:
+        """Collect for one update stage."""
+        self._receipts = []
+        self._inbox.begin_stage()
+        self._collect(self._weights.publish(self.worker.actor, self.worker.actor_version))
+        self._forget_departed()
+        return sum(receipt.num_steps for receipt in self._receipts)
+
+    def reports(self) -> tuple[WorkerReport, ...]:
+        """How each remote worker has fared."""
+        restarts = self._workers.restarts
+        return tuple(record.report(restarts.get(index, 0)) for index, record in self._records.items())
+
+    def add_workers(self, num_workers: int) -> None:
+        """Have more workers collect from now on."""
+        check_addition(num_workers, self._workers.num_workers)
+        for index in self._workers.add(num_workers):
+            self._records[index] = self._record(index)
+
+    def remove_workers(self, num_workers: int) -> None:
+        """Have fewer workers collect from now on; what those that leave have collected is kept."""
+        check_removal(num_workers, self._workers.num_workers)
+        for index in self._workers.indices[-num_workers:]:
+            self._let_go(index)
+            self._departed.append(self._life(index, self._workers.epoch(index)))
+            self._workers.remove(index)
+            del self._records[index]
+        self._forget_departed()
+
+    @property
+    def num_env_failures(self) -> int:
+        """How often an environment failed so far."""
+        return sum(report.env_failures for report in self.reports())
+
+    def progress(self) -> int:
+        """Return a number that moves on with every slice, and with every sign of life of a worker."""
+        return self._num_received + self._workers.progress
+
+    @abstractmethod
+    def _collect(self, version: Version) -> None:
+        """Have data collected with the newest weights, and take in those of one stage."""
+
+    @abstractmethod
+    def _let_go(self, index: int) -> None:
+        """Wait for what a worker that leaves has collected."""
+
+    def _is_expected(self, life: Life) -> bool:
+        """Whether something of a worker that has left is still to be stored."""
+        return False
+
+    def _call(self, index: int, version: Version, listen_to: Iterable[str] = ()) -> Call:
+        return self._workers.call(
+            index, _COLLECT, version.reference, version.number, self.num_run_steps, tuple(listen_to)
+        )
+
+    def _life(self, index: int, epoch: int) -> Life:
+        return (self.worker.index_parent, index, epoch)
+
+    def _bury(self, index: int, epoch: int) -> None:
+        """Follow the end of a worker's life."""
+        self._departed.append(self._life(index, epoch))
+        self._forget_departed()
+        if index in self._records:
+            self._records[index].begin_life()
+
+    def _forget_departed(self) -> None:
+        """Let others take the lanes of those that left, once all of their steps are stored."""
+        for life in self._departed:
+            if not self._is_expected(life):
+                self._inbox.forget(life)
+        self._departed = [life for life in self._departed if self._is_expected(life)]
+
+    def _take_in(self, new: Slice) -> None:
+        receipt = self._inbox.insert(new, self._weights.number)
+        self._num_received += 1
+        self._receipts.append(receipt)
+        record = self._records.get(new.source[1])
+        if record is not None:
+            record.add(receipt)
+
+    def _record(self, index: int) -> WorkerRecord:
+        return WorkerRecord(self.worker.index_parent, index)

@@ -1,0 +1,169 @@
+"""Where gradients come from: `GradientSource`, and `LocalGradientSource` of a worker in this process."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recollect.agent.algorithms.base import Gradients as Values
+from recollect.scheme.base.shared import SharedComponents
+from recollect.scheme.collection.collectors.reports import WorkerReport
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.status import GradientStatus
+
+Info = dict[str, Any]
+Factory = Callable[..., Any]
+
+
+class Gradient(NamedTuple):
+    """GradientSource that are to be applied, None if the algorithm has them already, and what is known of them."""
+
+    values: Values | None
+    info: Info
+
+
+class GradientReport(NamedTuple):
+    """What is known of remote gradient workers: how many, restarts, how far behind recent gradients were, and each.
+
+    The lag of a gradient is the number of updates that were applied since its weights were sent.
+    """
+
+    num_workers: int = 0
+    num_restarts: int = 0
+    lags: tuple[int, ...] = ()
+    reports: tuple[WorkerReport, ...] = ()
+
+
+class GradientSource(SharedComponents, ABC):
+    """Gradient workers, here or elsewhere, as the one sees them who applies updates."""
+
+    @property
+    @abstractmethod
+    def offending_batch(self) -> dict[str, Any] | None:
+        """The batch whose loss was not finite, if there was one."""
+
+    @abstractmethod
+    def stage(self) -> Iterator[Gradient]:
+        """Have data collected for one update stage, and yield one gradient after the other.
+
+        Each is to be applied before the next one is asked for.
+        """
+
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """Transitions collected, over all workers."""
+
+    @abstractmethod
+    def status(self) -> GradientStatus:
+        """How the collection stands, over all workers."""
+
+    @abstractmethod
+    def report(self) -> GradientReport:
+        """What is known of the gradient workers that are elsewhere."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of the collection."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`, with the weights that the algorithm has by now."""
+
+    @abstractmethod
+    def save_storage(self, folder: Path) -> None:
+        """Write what is stored into a folder."""
+
+    @abstractmethod
+    def load_storage(self, folder: Path) -> None:
+        """Read what is stored from a folder, as far as it is there."""
+
+    @abstractmethod
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the algorithm everywhere."""
+
+    @abstractmethod
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        """Change a parameter of the storage everywhere."""
+
+    @abstractmethod
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        """Replace a component everywhere."""
+
+    @abstractmethod
+    def add_col_workers(self, num_workers: int) -> None:
+        """Let so many more workers collect for each gradient worker."""
+
+    @abstractmethod
+    def remove_col_workers(self, num_workers: int) -> None:
+        """Let so many fewer workers collect for each gradient worker."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop all workers."""
+
+
+class LocalGradientSource(GradientSource):
+    """GradientSource of one worker in this process: they are where the algorithm wants them, nothing is sent.
+
+    Parameters
+    ----------
+    worker : GWorker
+        The worker.
+    """
+
+    def __init__(self, worker: GWorker) -> None:
+        self.worker = worker
+        self.col_worker = worker.col_worker
+
+    @property
+    def offending_batch(self) -> dict[str, Any] | None:
+        return self.worker.offending_batch
+
+    def stage(self) -> Iterator[Gradient]:
+        num_updates = 0
+        self.worker.collect()
+        for info in self.worker.compute_gradients():
+            yield Gradient(None, info)
+            num_updates += 1
+        self.algo.end_stages(num_updates)
+
+    @property
+    def num_steps(self) -> int:
+        return int(self.col_worker.num_steps)
+
+    def status(self) -> GradientStatus:
+        return self.worker.status()
+
+    def report(self) -> GradientReport:
+        return GradientReport()
+
+    def state(self) -> dict[str, Any]:
+        return self.worker.collection_state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.worker.load_collection_state(state)
+
+    def save_storage(self, folder: Path) -> None:
+        self.worker.save_storage(folder)
+
+    def load_storage(self, folder: Path) -> None:
+        self.worker.load_storage(folder)
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.worker.update_storage_parameter(parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        self.worker.replace_agent_component(component_name, new_component_factory)
+
+    def add_col_workers(self, num_workers: int) -> None:
+        self.worker.add_col_workers(num_workers)
+
+    def remove_col_workers(self, num_workers: int) -> None:
+        self.worker.remove_col_workers(num_workers)
+
+    def stop(self) -> None:
+        self.worker.stop()

@@ -1,0 +1,268 @@
+"""GradientSource of workers in other processes: what synchronous and asynchronous ones share."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from recollect import keys
+from recollect.errors import NotFiniteError
+from recollect.scheme.base import engine
+from recollect.scheme.base.worker_set import Call
+from recollect.scheme.collection.collectors.states import share_state
+from recollect.scheme.compatibility import check_own_storage
+from recollect.scheme.gradients import normaliser_sums
+from recollect.scheme.gradients.flat import FlatGradients
+from recollect.scheme.gradients.g_worker import GradientReply, Revival
+from recollect.scheme.gradients.g_worker_set import GWorkerSet
+from recollect.scheme.gradients.gradient_source import Gradient, GradientReport, GradientSource
+from recollect.scheme.gradients.records import GradientRecords
+from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
+from recollect.scheme.gradients.versioned_weights import read_state, read_weights
+from recollect.scheme.gradients.worker_journal import folder_of
+
+Factory = Callable[..., Any]
+
+_WORKERS: Final = "workers"
+_ADD: Final = "add_col_workers"
+_REMOVE: Final = "remove_col_workers"
+
+
+class RemoteGradientSource(GradientSource):
+    """GradientSource of workers in other processes, each with a storage and a collection of its own.
+
+    A worker that dies is built anew and goes on from the present weights and from what it has noted in its journal:
+    every step that is counted here is there again. Without the journal, because its machine is gone too, it goes on
+    from what its storage held when it was last saved.
+
+    Parameters
+    ----------
+    col_worker : CWorker
+        Has the actor and the algorithm that learn, and evaluates; it does not collect.
+    workers : GWorkerSet
+        The workers.
+    """
+
+    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+        self.col_worker = col_worker
+        self.workers = workers
+        # Once they are stopped the set is empty, but what they did still counts.
+        self._indices = tuple(workers.indices)
+        self._offending_batch: dict[str, Any] | None = None
+        self._statuses: dict[int, GradientStatus] = {}
+        self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
+        self._lost: set[int] = set()
+        self._published: Any = None
+        self._num_col_added = 0
+        self._num_learners = workers.num_workers
+        self._records = GradientRecords(workers.indices)
+        self._saved_in: Path | None = None
+        self._num_journals = 0
+        workers.on_loss = self._lose
+
+    @property
+    def offending_batch(self) -> dict[str, Any] | None:
+        return self._offending_batch
+
+    @abstractmethod
+    def stage(self) -> Iterator[Gradient]: ...
+
+    @property
+    def num_steps(self) -> int:
+        return sum(self._status_of(index).num_steps for index in self._indices)
+
+    def status(self) -> GradientStatus:
+        return merge([self._status_of(index) for index in self._indices])
+
+    def report(self) -> GradientReport:
+        reports = self._records.reports(self.workers.restarts)
+        return GradientReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
+
+    def state(self) -> dict[str, Any]:
+        collections = [self._status_of(index).collection for index in self._indices]
+        return {**self.status().collection, _WORKERS: collections}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._forget()
+        learned = read_state(self.algo)
+        shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
+        # A worker that is lost while it is told goes on from there too.
+        self._statuses = {index: replace(self._status_of(index), collection=shares[index]) for index in shares}
+        self._lost.clear()
+        self._have_all("go_on", lambda index: (Revival(learned, shares[index]),))
+        self._ask_statuses()
+
+    def save_storage(self, folder: Path) -> None:
+        """Have every worker write its own; what is then known of them is what they have written."""
+        self._revive()
+        self._have_all("save_storage", lambda index: (folder_of(folder, index),))
+        self._saved_in = folder
+        self._ask_statuses()
+
+    def load_storage(self, folder: Path) -> None:
+        self._have_all("load_storage", lambda index: (folder_of(folder, index),))
+        self._saved_in = folder
+        self._ask_statuses()
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self.workers.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
+
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+        self.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
+        self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
+
+    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+        if component_name == keys.ENVS_TEST_COMPONENT:
+            # Tests are run here alone.
+            self.col_worker.replace_agent_component(component_name, new_component_factory)
+            return
+        if component_name == keys.STORAGE_COMPONENT:
+            check_own_storage(new_component_factory)
+        self._forget()
+        self.col_worker.replace_agent_component(component_name, new_component_factory)
+        self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
+        if component_name == keys.STORAGE_COMPONENT:
+            self._saved_in = None
+            self._num_journals += 1
+            self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
+
+    def add_col_workers(self, num_workers: int) -> None:
+        self.workers.broadcast(_ADD, num_workers, is_kept=False)
+        self._keep_col_workers(num_workers)
+
+    def remove_col_workers(self, num_workers: int) -> None:
+        self.workers.broadcast(_REMOVE, num_workers, is_kept=False)
+        self._keep_col_workers(-num_workers)
+
+    def stop(self) -> None:
+        self.workers.stop()
+        self.col_worker.stop()
+
+    def _advance(self, index: int, method: str = "advance", *args: Any) -> Call:
+        """Ask a worker for its next gradient with the present weights, which are sent once for all.
+
+        Parameters
+        ----------
+        index : int
+            Which worker.
+        method : {"advance", "begin_stage"}
+            Whether a gradient is asked for, or only the collection for a stage.
+        *args
+            What else the method takes.
+        """
+        self.algo.num_collectors = max(1, len(self._status_of(index).reports))
+        self.algo.num_learners = self._num_learners
+        if self._published is None or self._published[0] != self.algo.num_updates:
+            version = int(self.algo.num_updates)
+            self._published = version, engine.put(read_weights(self.algo, version))
+        revival = self._revival(index) if index in self._lost else None
+        self._lost.discard(index)
+        return self.workers.call(index, method, self._published[1], revival, *args)
+
+    def _note(self, index: int, reply: GradientReply) -> None:
+        """Take in what a worker tells beside its gradient."""
+        if reply.failure is not None:
+            self._offending_batch = reply.batch
+            raise NotFiniteError(f"{reply.failure} (gradient worker {index})")
+        if reply.gains:
+            actor = self.algo.actor
+            normaliser_sums.put_sums(actor, normaliser_sums.add(normaliser_sums.take_sums(actor), [reply.gains]))
+            self._published = None
+        lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
+        self._hear(index, reply.status, lag, num_bytes)
+
+    def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
+        """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
+        num_before = self._status_of(index).num_steps
+        if status is not None and status.num_steps >= num_before:
+            self._know(index, status)
+        self._records.add(index, self._status_of(index).num_steps - num_before, lag, num_bytes)
+
+    def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
+        """The mean of gradients, and of the numbers on them; None if there are none."""
+        rows = [
+            torch.from_numpy(reply.row) if reply.row.flags.writeable else torch.tensor(reply.row)
+            for reply in replies
+            if reply.row is not None
+        ]
+        if not rows:
+            return None
+        flat = FlatGradients(self.algo.optimiser.parameters)
+        return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
+
+    def _revive(self) -> None:
+        """Have the successors of lost workers go on now, before they are asked for a gradient."""
+        lost, self._lost = sorted(self._lost), set()
+        self.workers.wait_all([self.workers.call(index, "go_on", self._revival(index)) for index in lost])
+
+    def _revival(self, index: int) -> Revival:
+        """Where the successor of a worker goes on from."""
+        saved = None if self._saved_in is None else folder_of(self._saved_in, index)
+        return Revival(read_state(self.algo), self._status_of(index).collection, saved, is_successor=True)
+
+    def _status_of(self, index: int) -> GradientStatus:
+        """What was last heard of a worker; nothing is stored before the first time."""
+        if index in self._statuses:
+            return self._statuses[index]
+        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
+        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
+
+    def _know(self, index: int, status: GradientStatus) -> None:
+        lives = self._lives[index]
+        lives[status.epoch] = status
+        self._statuses[index] = add_lives(status, [life for epoch, life in lives.items() if epoch != status.epoch])
+
+    def _ask_statuses(self) -> None:
+        """Hear from all workers but those that have not yet gone on from where their predecessors stood."""
+        calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
+        for answer in self.workers.wait_all(calls):
+            if answer.error is None:
+                self._know(answer.call.worker, answer.value)
+
+    def _lose(self, index: int, epoch: int) -> None:
+        """Follow the end of a worker, and with it of what it had stored."""
+        self._lost.add(index)
+        self._records.lose(index)
+        status = self._status_of(index)
+        # Its collectors go with it.
+        reports = tuple(replace(report, is_alive=False) for report in status.reports)
+        self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
+
+    def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
+        """Have every worker do something that is there, and wait; one that dies of it goes on without."""
+        present = [index for index in self.workers.indices if index not in self._lost]
+        self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
+
+    def _keep_col_workers(self, num_more: int) -> None:
+        """Have workers that are built anew have as many collectors as the others, without those that came and went."""
+        self._num_col_added += num_more
+        self.workers.forget_changes(_ADD)
+        self.workers.forget_changes(_REMOVE)
+        if self._num_col_added:
+            self.workers.keep_change(_ADD if self._num_col_added > 0 else _REMOVE, abs(self._num_col_added))
+
+    def _forget(self) -> None:
+        """Let go of what was computed from, or sent with, weights that are no longer these."""
+        self._published = None
+
+
+def mean_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means of the numbers that several workers report, by part and name."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for info in infos:
+        for part, numbers in info.items():
+            for name, value in numbers.items():
+                values.setdefault(part, {}).setdefault(name, []).append(value)
+    return {
+        part: {name: sum(found) / len(found) for name, found in numbers.items()} for part, numbers in values.items()
+    }
+
+
+def _shares(state: Mapping[str, Any], num_workers: int) -> list[dict[str, Any]]:
+    """The collection of each worker, as it was saved, or an equal share where there were more or fewer."""
+    saved: list[dict[str, Any]] = state.get(_WORKERS, [])
+    return saved if len(saved) == num_workers else share_state(state, num_workers)

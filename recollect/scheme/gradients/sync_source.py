@@ -1,0 +1,66 @@
+"""`SyncGradientSource`: the mean over all gradient workers, batch by batch."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from recollect.scheme.gradients.g_worker import GradientReply
+from recollect.scheme.gradients.g_worker_set import GWorkerSet
+from recollect.scheme.gradients.gradient_source import Gradient
+from recollect.scheme.gradients.remote_source import RemoteGradientSource
+from recollect.scheme.limiter import ReplayRatio
+
+
+class SyncGradientSource(RemoteGradientSource):
+    """Every gradient is the mean of one batch of each worker, all computed with the same weights.
+
+    A worker whose stage is over, or that is lost, is left out until the next stage. With a replay ratio all of them
+    collect first, because what all have collected says how many updates they make together.
+
+    Parameters
+    ----------
+    col_worker, workers
+        As in `RemoteGradientSource`.
+    replay_ratio : float, optional
+        Updates for each step that any worker collects; by default as many as the algorithm says in each stage.
+    """
+
+    def __init__(self, col_worker: Any, workers: GWorkerSet, replay_ratio: float | None = None) -> None:
+        super().__init__(col_worker, workers)
+        self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
+
+    def stage(self) -> Iterator[Gradient]:
+        learning, num_updates = self.workers.indices, 0
+        num_batches = None if self._limiter is None else self._collect(self._limiter)
+        while learning and num_batches != 0:
+            replies = self._round(learning, "advance", num_batches)
+            learning = [index for index, reply in replies.items() if reply.status is None]
+            gradient = self._gradient(list(replies.values()))
+            if gradient is not None:
+                if self._limiter is not None:
+                    self._limiter.updated()
+                yield gradient
+                num_updates += 1
+        self.algo.end_stages(num_updates)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), **({} if self._limiter is None else self._limiter.state())}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        if self._limiter is not None:
+            self._limiter.load_state(state)
+
+    def _collect(self, limiter: ReplayRatio) -> int:
+        """Have all workers collect for a stage; returns how many updates it has."""
+        replies = self._round(self.workers.indices, "begin_stage")
+        limiter.collected(sum(reply.num_counted for reply in replies.values()))
+        return limiter.due
+
+    def _round(self, indices: list[int], method: str, *args: Any) -> dict[int, GradientReply]:
+        """One reply of each worker that is still there."""
+        replies: dict[int, GradientReply] = {}
+        for answer in self.workers.wait_all([self._advance(index, method, *args) for index in indices]):
+            if answer.error is None:
+                self._note(answer.call.worker, answer.value)
+                replies[answer.call.worker] = answer.value
+        return replies

@@ -1,0 +1,80 @@
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from torch import Generator
+
+from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.networks.distributions import (
+    Bernoulli,
+    Categorical,
+    Deterministic,
+    Gaussian,
+    SquashedGaussian,
+)
+from recollect.agent.actors.networks.heads import head_class
+from recollect.errors import ConfigError
+
+FEATURES, ROWS = 3, 200
+BOX = Box(-1, 1, (2, 2))
+
+
+def _distribution(kind: Any, space: Any, *, scale: float = 1.0) -> Any:
+    head = head_class(kind, space)(FEATURES, space, ActorConfig(hidden_sizes=(8,)))
+    return head(scale * torch.randn(ROWS, FEATURES))
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "width", "distribution_class"),
+    [
+        ("deterministic", BOX, 4, Deterministic),
+        ("squashed_gaussian", BOX, 4, SquashedGaussian),
+        ("gaussian", BOX, 4, Gaussian),
+        ("categorical", Discrete(5), 1, Categorical),
+        ("categorical", MultiBinary((2, 3)), 6, Bernoulli),
+    ],
+)
+def test_each_kind_gives_its_distribution(kind: str, space: Any, width: int, distribution_class: type) -> None:
+    distribution = _distribution(kind, space)
+    assert type(distribution) is distribution_class
+    assert distribution.sample(Generator()).shape == (ROWS, width)
+    assert distribution.mode().shape == (ROWS, width)
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "squashed_gaussian"])
+def test_squashed_actions_stay_in_policy_units(kind: str) -> None:
+    assert _distribution(kind, BOX, scale=100.0).sample(Generator()).abs().max() <= 1
+
+
+def test_a_gaussian_begins_with_a_deviation_of_1_in_every_state() -> None:
+    gaussian = _distribution("gaussian", BOX, scale=100.0)
+    assert torch.equal(gaussian.std, torch.ones(4))
+    assert gaussian.mean.abs().max() > 1
+
+
+def test_a_squashed_gaussians_deviation_is_limited() -> None:
+    std = _distribution("squashed_gaussian", BOX, scale=1e6).std
+    torch.testing.assert_close(std.max().log(), torch.tensor(2.0))
+    torch.testing.assert_close(std.min().log(), torch.tensor(-20.0))
+
+
+@pytest.mark.parametrize("counts", [[2, 3, 4], [3, 3]])
+def test_several_choices_never_take_an_action_that_a_choice_lacks(counts: list[int]) -> None:
+    distribution = _distribution("categorical", MultiDiscrete(counts), scale=0.1)
+    drawn = distribution.sample(Generator())
+    assert drawn.max(0).values.tolist() == [count - 1 for count in counts]
+    assert distribution.entropy().isfinite().all()
+    totals = torch.stack([distribution.probs[:, i, :count].sum(-1) for i, count in enumerate(counts)])
+    torch.testing.assert_close(totals, torch.ones_like(totals))
+
+
+@pytest.mark.parametrize("kind", ["deterministic", "squashed_gaussian", "gaussian"])
+def test_a_continuous_policy_needs_a_box(kind: Any) -> None:
+    with pytest.raises(ConfigError, match=r"cannot act in Discrete\(2\); it needs Box"):
+        head_class(kind, Discrete(2))
+
+
+def test_a_categorical_policy_needs_choices() -> None:
+    with pytest.raises(ConfigError, match=r"cannot act in Box.* it needs Discrete"):
+        head_class("categorical", BOX)

@@ -1,0 +1,49 @@
+"""Compiled kernels go when any source file beside them changes, not only their own."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from recollect import keys
+from recollect.agent.storages.experience.kernels.kernel_cache import drop_stale_kernels
+
+COMPILED = ("gather.nbi", "gather.1.nbc")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two source files, and kernels that were compiled from one of them."""
+    for name in ("gather", "layout"):
+        (tmp_path / f"{name}.py").touch()
+        os.utime(tmp_path / f"{name}.py", (100, 100))
+    drop_stale_kernels(tmp_path)
+    for name in (*COMPILED, "gather.pyc"):
+        (tmp_path / "__pycache__" / name).touch()
+    return tmp_path
+
+
+def compiled(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "__pycache__").glob("*.nb?"))
+
+
+def test_kernels_stay_while_no_source_changes(folder: Path) -> None:
+    for _ in range(2):
+        drop_stale_kernels(folder)
+        assert compiled(folder) == sorted(COMPILED)
+
+
+@pytest.mark.parametrize("name", ["gather", "layout"])
+def test_kernels_go_with_any_source_that_changes(folder: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    os.utime(folder / f"{name}.py", (101, 101))
+    with caplog.at_level(logging.INFO, keys.KERNEL_LOGGER):
+        drop_stale_kernels(folder)
+        drop_stale_kernels(folder)
+    assert [message for message in caplog.messages if "compiled" in message] == caplog.messages
+    assert len(caplog.messages) == 1
+    assert compiled(folder) == []
+    assert (folder / "__pycache__" / "gather.pyc").exists()
+    (folder / "__pycache__" / COMPILED[0]).touch()
+    drop_stale_kernels(folder)
+    assert compiled(folder) == [COMPILED[0]]

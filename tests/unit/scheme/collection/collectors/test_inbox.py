@@ -1,0 +1,30 @@
+"""The learner's worker, which takes in what others collected."""
+
+import torch
+
+from recollect.agent.actors import OffPolicyActor
+from recollect.agent.algorithms.off_policy.ddqn import DDQN
+from recollect.agent.envs import VecEnv
+from recollect.agent.storages import ReplayBuffer
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.collectors.inbox import Inbox
+from recollect.scheme.weights import pack_weights
+
+
+def test_normalisers_of_the_learner_see_the_steps_of_a_worker_and_no_resets() -> None:
+    envs, action_space, obs_space = VecEnv.create_factory("CartPole-v1", vec_env_size=2, kind="native", seed=1)
+    options = {"hidden_sizes": (4,), "normalise_observations": True, "normalise_rewards": True}
+    parts = (
+        DDQN.create_factory(update_every=60),
+        OffPolicyActor.create_factory(obs_space, action_space, DDQN, **options),
+        ReplayBuffer.create_factory(100),
+    )
+    collector, learner = (
+        CWorker(0, 0, *parts, train_envs_factory=envs, device="cpu", collects=collects) for collects in (True, False)
+    )
+    new = collector.collect_slice(pack_weights(collector.actor), 1, 0)
+    Inbox(learner).insert(new, 1)
+    collector.stop()
+    for ours, expected in zip(learner.actor.buffers(), collector.actor.buffers(), strict=True):
+        assert torch.equal(ours, expected)
+    assert learner.actor.normaliser.moments.count == collector.num_steps < 120
