@@ -1,0 +1,135 @@
+"""The roles of an agent, on one page: what each part promises to the others.
+
+Signatures across packages name these protocols, not classes, so that a part of one's own only has to keep the
+promise. Shapes: `num_envs` environments step together, `batch` rows are learned from at once, `R` is the width of
+a hidden state.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
+
+import gymnasium as gym
+import numpy as np
+import torch
+from torch import Tensor
+
+Array = np.ndarray | Tensor
+Device = torch.device | str
+
+Observation = Any
+"""Array or tensor `[num_envs, ...]`, or a (nested) dict of them: whatever the environment's space says."""
+
+Sample = Mapping[str, Any]
+"""One step of every environment by key (`recollect.keys`), `[num_envs, ...]`; several steps have `[time, num_envs, ...]`."""
+
+Info = dict[str, Any]
+"""What is known about a computation, for storages, loggers and people."""
+
+Gradients = Sequence[Tensor | None]
+"""Gradients of an algorithm's parameters, in their order; None where there is none."""
+
+Weights = Mapping[str, Tensor]
+"""Weights of a network by name."""
+
+ActingStep = tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]
+"""Actions, actions as the environments take them, hidden states, and what the storage keeps beside them."""
+
+
+class VectorEnvs(Protocol):
+    """Environments that step together."""
+
+    num_envs: int
+    num_failures: int
+    observation_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+    env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]
+
+    def reset(self) -> Observation: ...
+    def reseed(self, number: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Actor(Protocol):
+    """Networks that act: observations in, actions out."""
+
+    generator: torch.Generator
+    is_recurrent: bool
+    sequence_overlap: int
+
+    def actor_initial_states(self, obs: Observation) -> tuple[Observation, Tensor, Tensor]: ...
+    def random_actions(self, num: int) -> Tensor: ...
+    def to_env(self, action: Tensor) -> Tensor: ...
+    def state_dict(self) -> Weights: ...
+
+
+class Algorithm(Protocol):
+    """How to act, and what to learn from a batch. Paces the run: when to update, how often to evaluate."""
+
+    is_on_policy: ClassVar[bool]
+    actor: Actor
+
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def start_steps(self) -> int: ...
+    @property
+    def update_every(self) -> int: ...
+    @property
+    def num_epochs(self) -> int: ...
+    @property
+    def num_mini_batch(self) -> int: ...
+    @property
+    def mini_batch_size(self) -> int: ...
+    @property
+    def test_every(self) -> int: ...
+    @property
+    def num_test_episodes(self) -> int: ...
+
+    def acting_step(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False) -> ActingStep: ...
+    def aside(self) -> AbstractContextManager[None]: ...
+    def compute_gradients(self, batch: Mapping[str, Any], grads_to_cpu: bool = True) -> tuple[Gradients, Info]: ...
+    def apply_gradients(self, gradients: Gradients | None = None) -> None: ...
+    def set_weights(self, actor_weights: Weights) -> None: ...
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None: ...
+
+
+class Storage(Protocol):
+    """Experience in, batches out."""
+
+    max_size: int
+    storage_tensors: tuple[str, ...]
+
+    def insert_transition(self, sample: Sample) -> None: ...
+    def insert_data_slice(self, new_data: Sample) -> None: ...
+    def before_gradients(self) -> None: ...
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1
+    ) -> Iterator[dict[str, Any]]: ...
+    def after_gradients(self, batch: dict[str, Any], info: Info) -> Info: ...
+    def reset(self) -> None: ...
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None: ...
+
+
+class EnvsFactory(Protocol):
+    """Makes the environments of a worker; `mode` tells train from test ones."""
+
+    def __call__(self, device: Device, index_worker: int, index_parent: int, mode: str = ...) -> VectorEnvs: ...
+
+
+class ActorFactory(Protocol):
+    """Makes an actor on a device."""
+
+    def __call__(self, device: Device) -> Actor: ...
+
+
+class AlgorithmFactory(Protocol):
+    """Makes an algorithm for an actor and environments."""
+
+    def __call__(self, device: Device, actor: Actor, envs: VectorEnvs) -> Algorithm: ...
+
+
+class StorageFactory(Protocol):
+    """Makes a storage for an actor, an algorithm and environments."""
+
+    def __call__(self, device: Device, actor: Actor, algorithm: Algorithm, envs: VectorEnvs) -> Storage: ...
