@@ -21,7 +21,7 @@ Observation = Any
 """Array or tensor `[num_envs, ...]`, or a (nested) dict of them: whatever the environment's space says."""
 
 Sample = Mapping[str, Any]
-"""One step of every environment by key (`recollect.keys`), `[num_envs, ...]`; several steps have `[time, num_envs, ...]`."""
+"""One step of every environment by key (`recollect.keys`), `[num_envs, ...]`; several steps `[time, num_envs, ...]`."""
 
 Info = dict[str, Any]
 """What is known about a computation, for storages, loggers and people."""
