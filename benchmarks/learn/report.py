@@ -147,4 +147,4 @@ def origin(rows: Sequence[Row]) -> str:
     versions = {name: number for record in records for name, number in record.versions.items()}
     hours = sum(record.elapsed_s for record in records) / 3600
     names = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
-    return f"{len(records)} runs, {when}, {hours:.1f} hours in all, one thread each, beside other work; {names}."
+    return f"{len(records)} runs, {when}, {hours:.1f} hours in total, one thread each, on a shared machine; {names}."
