@@ -81,7 +81,8 @@ def _outcome(row: Row) -> Outcome:
 def table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Return the header and a line per variant."""
     header = ["task", "storage", "seeds", "after training", "mean during training"]
-    return [header, *([x.task, x.variant, str(x.num_seeds), _show(x.final), _show(x.during_training)] for x in outcomes)]
+    body = ([x.task, x.variant, str(x.num_seeds), _show(x.final), _show(x.during_training)] for x in outcomes)
+    return [header, *body]
 
 
 def text(outcomes: Sequence[Outcome]) -> str:
