@@ -1,6 +1,6 @@
 """Times Recollect's storages and their peers on the same work, in one run.
 
-python -m benchmarks.replay            the whole run: stores of 1,000,000 transitions, chart, README
+python -m benchmarks.replay            the whole run: stores of 1,000,000 transitions, chart, documents
 python -m benchmarks.replay --quick    small stores, few repeats: does everything run?
 """
 
@@ -24,6 +24,8 @@ from benchmarks.worker import Failure  # noqa: E402
 from benchmarks.workloads import COMPETITORS, FULL, QUICK, footprints, select, workloads  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "results" / "replay.md"
 MEMORY = "memory"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -43,7 +45,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder for JSON and PNG (a whole run: benchmarks/results, and the README's section)",
+        help="folder for JSON and PNG (a whole run: benchmarks/results, and the tables in README and docs/results)",
     )
     options = parser.parse_args(arguments)
     known = {name for workload in workloads(FULL) for name in (workload.key, workload.group)} | {MEMORY}
@@ -66,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     if folder is not None:
         chart = write(outcome, folder)
         if whole and not options.out:
-            write_readme(outcome, chart)
+            write_documents(outcome, chart)
     return 0
 
 
@@ -133,11 +135,10 @@ def write(outcome: report.Report, folder: Path) -> Path:
     return path
 
 
-def write_readme(outcome: report.Report, chart: Path) -> None:
-    """Put the tables between the README's markers, if it has them."""
-    readme = ROOT / "README.md"
-    write_section(readme, "bench-short", report.highlights(outcome))
-    write_section(readme, "bench", report.markdown(outcome, chart.relative_to(ROOT).as_posix()))
+def write_documents(outcome: report.Report, chart: Path) -> None:
+    """Put the six rows that matter into the README and all rows into the page of results."""
+    write_section(README, "bench-short", report.highlights(outcome))
+    write_section(PAGE, "bench", report.markdown(outcome, os.path.relpath(chart, PAGE.parent)))
 
 
 if __name__ == "__main__":

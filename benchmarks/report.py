@@ -11,7 +11,7 @@ from benchmarks.worker import Failure
 from benchmarks.workloads import OURS, Footprint, Workload
 
 HIGHLIGHTS: Final = ("uniform", "nstep", "per", "her", "insert")
-"""Workloads of the short table."""
+"""Workloads of the README's table, which ends with the bytes of a transition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def text(report: Report) -> str:
 
 
 def markdown(report: Report, chart: str | None) -> str:
-    """Return the README's section, without its markers."""
+    """Return the section of the page of results, without its markers."""
     parts = [f"![Times of Recollect and its peers]({chart})"] if chart else []
     parts += [_markdown_table(rows(report))]
     if report.results.footprints:
@@ -183,14 +183,14 @@ def _verdicts(report: Report, key: str) -> str:
 
 def _footnotes(report: Report, bullet: str) -> str:
     lines = [_introduction(report, name) for name in report.names]
-    lines += [f"{name} does not run: {reason}" for name, reason in report.absent.items()]
+    lines += [f"{name} did not run: {reason}" for name, reason in report.absent.items()]
     lines += [
         f"{report.title(name)} failed at {key!r}: {outcome.reason}"
         for key, outcomes in report.results.times.items()
         for name, outcome in outcomes.items()
         if isinstance(outcome, Failure) and not outcome.missing
     ]
-    lines.append("In brackets the median of the repeats; – where a competitor does not have the feature.")
+    lines.append("Medians of the repeats are in brackets; – means that the library does not have the feature.")
     return "\n".join(bullet + line for line in lines)
 
 

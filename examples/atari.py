@@ -1,8 +1,8 @@
-"""Atari from pixels: standard preprocessing, a Nature CNN, and frames that are stored once.
+"""Atari from pixels: standard preprocessing, a Nature CNN, and frames stored once.
 
-An observation is a stack of four 84×84 frames. `frame_stack=4` lets the storage keep single frames and stack
-them again when sampling: a million steps take 7 GB instead of 56. Needs `pip install "recollect[atari]"`.
-Pong is learned in about a million steps; this shows the set-up and what it costs.
+An observation is a stack of four 84×84 frames. With `frame_stack=4` the storage keeps single frames and rebuilds
+the stacks when sampling: a million steps take 7 GB instead of 56. Needs `pip install "recollect[atari]"`.
+Learning Pong takes about a million steps; this example shows the set-up and its cost.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Compare storages fairly: same agent, same seeds, learning curves with confidence bands.
 
-On the command line the same is `recollect train sac Pendulum-v1 --seeds 3 --set storage=ere` for each storage,
-then `recollect plot runs/pendulum-sac-* --by storage`.
+On the command line, run `recollect train sac Pendulum-v1 --seeds 3 --set storage=ere` for each storage, then
+`recollect plot runs/pendulum-sac-* --by storage`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Write an algorithm of one's own: soft Q-learning in a few lines on top of DDQN.
+"""Write your own algorithm: soft Q-learning in a few lines on top of DDQN.
 
-An algorithm supplies its options and what is different about it, here the target. Storages (n-step,
-priorities, sequences), memory, optimisers, checkpoints and the training loop stay as they are.
+An algorithm supplies its options and what differs, here the target. Storages (n-step, priorities, sequences),
+memory, optimisers, checkpoints and the training loop stay as they are.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Train in an environment of one's own: write it for Gymnasium, register it, and use its id like any other.
+"""Train in your own environment: write it for Gymnasium, register it, and use its id like any other.
 
-The task: an elevator with three buttons (down, wait, up) is to reach the floor where somebody waits.
+The task: an elevator with three buttons (down, wait, up) must reach the floor where somebody is waiting.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Put a network of one's own into an agent, and an agent together from its parts.
+"""Use your own feature network, in an agent assembled from its parts.
 
-An actor asks its feature extractor for `out_features` and feeds it raw observations; policy and critics
-share it. Here it is a Fourier embedding, which helps with angles and positions.
+The actor reads `out_features` from its feature extractor and feeds it raw observations; policy and critics share
+it. Here it is a Fourier embedding, which helps with angles and positions.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Hindsight: learn from failures by asking for what happened instead.
+"""Hindsight: learn from failures by pretending that the outcome was the goal.
 
-Eight bits are to be flipped into a goal, with a reward only for the whole of it. The same agent with and
-without hindsight, in four environments whose episodes end at different times.
+The task is to flip eight bits into a goal, with a reward only for the complete goal. The same agent trains with
+and without hindsight, in four environments whose episodes end at different times.
 """
 
 import argparse

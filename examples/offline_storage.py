@@ -1,4 +1,4 @@
-"""Use only the memory: a storage in a training loop of one's own, without any other part of the library.
+"""Use only the replay buffer: your own training loop, without any other part of the library.
 
 Fills a prioritised buffer with random play of CartPole, then learns Q-values from it without acting at all.
 """
@@ -17,7 +17,7 @@ NUM_ENVS = 8
 
 
 def collect(memory: Any, num_steps: int) -> None:
-    """Store random play. `SAME_STEP` hands over the true last observation of each episode."""
+    """Store random play. `SAME_STEP` returns the true last observation of each episode."""
     same_step = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
     envs = gym.make_vec("CartPole-v1", NUM_ENVS, vectorization_mode="sync", vector_kwargs=same_step)
     envs.action_space.seed(1)

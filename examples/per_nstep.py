@@ -1,7 +1,7 @@
-"""Prioritised replay with 3-step returns, and settings that change while it trains.
+"""Prioritised replay with 3-step returns, and settings that change during training.
 
-Raw TD errors and single steps are stored, so `beta`, `alpha` and `n_step` can change at any time and keep
-all data. Here beta rises to 1, as in the paper (Schaul et al., 2015), and the last third uses 1-step returns.
+The buffer stores raw TD errors and single steps, so `beta`, `alpha` and `n_step` can change at any time without
+losing data. Here beta rises to 1, as in the paper (Schaul et al., 2015), and the last third uses 1-step returns.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Train an agent, see how good it is, save it, load it and act with it."""
+"""Train an agent, evaluate it, save it, load it and act with it."""
 
 import argparse
 from pathlib import Path

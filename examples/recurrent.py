@@ -1,7 +1,7 @@
-"""Memory: remember a cue that is shown once and asked for later.
+"""Memory: remember a cue that is shown once and queried later.
 
-The same agent with and without a GRU. With one, the storage hands out sequences with the hidden states
-that they began with; nothing else has to be said.
+The same agent trains with and without a GRU. With one, the storage returns sequences with their initial hidden
+states; you do not have to configure anything else.
 """
 
 import argparse

@@ -53,11 +53,11 @@ class Outcome:
     num_seeds: int
     final: Interval
     """Interquartile mean of the evaluation after training."""
-    on_the_way: Interval
-    """The same of the mean over all evaluations on the way: how soon it learned."""
+    during_training: Interval
+    """The same of the mean over all evaluations during training: how soon it learned."""
     steps: NDArray[np.int64]
     curve: NDArray[np.float64]
-    """Mean returns on the way, `[seeds, points]`."""
+    """Mean returns during training, `[seeds, points]`."""
 
 
 def analyse(rows: Sequence[Row]) -> list[Outcome]:
@@ -72,7 +72,7 @@ def _outcome(row: Row) -> Outcome:
         variant=row.cell.agent.partition(", ")[2],
         num_seeds=len(row.records),
         final=middle_with_interval([record.evaluation.mean_return for record in row.records]),
-        on_the_way=middle_with_interval(curve.mean(axis=1)),
+        during_training=middle_with_interval(curve.mean(axis=1)),
         steps=np.array([steps for steps, _ in row.records[0].curve]),
         curve=curve,
     )
@@ -80,8 +80,9 @@ def _outcome(row: Row) -> Outcome:
 
 def table(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """Return the header and a line per variant."""
-    header = ["task", "storage", "seeds", "after training", "mean on the way"]
-    return [header, *([x.task, x.variant, str(x.num_seeds), _show(x.final), _show(x.on_the_way)] for x in outcomes)]
+    header = ["task", "storage", "seeds", "after training", "mean during training"]
+    body = ([x.task, x.variant, str(x.num_seeds), _show(x.final), _show(x.during_training)] for x in outcomes)
+    return [header, *body]
 
 
 def text(outcomes: Sequence[Outcome]) -> str:
@@ -98,7 +99,7 @@ def markdown(outcomes: Sequence[Outcome], figure: str, origin: str) -> str:
     lines = "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *body])
     how = (
         "Interquartile means over seeds with 95 % bootstrap intervals, of the mean return over 100 evaluation "
-        f"episodes after training and of the mean of ten evaluations on the way, 10 episodes each. {origin}"
+        f"episodes after training and of the mean of ten evaluations during training, 10 episodes each. {origin}"
     )
     return f"![Learning curves and final returns by storage]({figure})\n\n{lines}\n\n{how}"
 

@@ -29,7 +29,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "  recollect bench learn --jobs 2                     the whole table\n"
         "  recollect bench learn --only pendulum cartpole     some cells\n"
         "  recollect bench learn --ablation --jobs 2          what each rule of a storage adds\n"
-        "  recollect bench learn --report                     run nothing, write the pages anew",
+        "  recollect bench learn --report                     run nothing, only rewrite the pages",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--ablation", action="store_true", help="the ablation of the storages instead of the table")

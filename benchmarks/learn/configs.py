@@ -25,7 +25,7 @@ def _without_defaults(config: RunConfig) -> dict[str, Any]:
 def run_config(cell: Cell, seed: int) -> RunConfig:
     """Find the config of one of our runs: the cell's preset with what the cell changes.
 
-    Evaluations on the way are the benchmark's own, so those of the preset are left out.
+    Evaluations during training are the benchmark's own, so those of the preset are left out.
     """
     given = {"steps": cell.steps, "seed": seed, "threads": 1, "algo.test_every": 0}
     return resolve(preset=cell.preset, overrides=parse_overrides(cell.settings) | given)

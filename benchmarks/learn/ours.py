@@ -9,7 +9,7 @@ from recollect.scheme.collection.worker.evaluation import Evaluation
 
 
 def train(cell: Cell, seed: int, num_episodes: int) -> Trained:
-    """Train one agent, evaluating it on the way and at the end."""
+    """Train one agent, evaluating it during training and at the end."""
     learner = Learner(build(run_config(cell, seed)), cell.steps)
     curve: list[tuple[int, float]] = []
     while not learner.done():

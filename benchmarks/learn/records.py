@@ -12,7 +12,7 @@ import numpy as np
 NUM_EPISODES: Final = 100
 """Episodes of the evaluation after training."""
 CURVE_POINTS: Final = 10
-"""Evaluations on the way."""
+"""Evaluations during training."""
 CURVE_EPISODES: Final = 10
 """Episodes of each of them."""
 

@@ -10,6 +10,7 @@ from benchmarks.learn.records import Record
 from benchmarks.learn.statistics import Estimate, mean_and_error
 
 _REACHED: Final = "reached"
+_PEER_ERROR: Final = "SB3's own standard error is as large as its mean"
 HEADER: Final = ["task", "agent", "steps", "score", "to reach", "outcome"]
 
 
@@ -71,10 +72,10 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def sentence(rows: Sequence[Row]) -> str:
-    """Return the summary as a sentence of a document, with what has to be said of it."""
+    """Return the summary as a sentence of a document, with its caveats."""
     text = f"{summary(rows)}, over three to five seeds and 100 evaluation episodes each."
-    tasks = " and ".join(row.cell.task for row, _ in weak(rows))
-    return f"{text} That of {tasks} says little: the peer's standard error is as large as its mean." if tasks else text
+    caveats = [f"The {row.cell.task} score is inconclusive: {_PEER_ERROR}." for row, _ in weak(rows)]
+    return " ".join([text, *caveats])
 
 
 def weak(rows: Sequence[Row]) -> list[tuple[Row, Estimate]]:
@@ -89,8 +90,8 @@ def _note(row: Row, peer: Estimate) -> str:
     numbers = peer.mean, peer.error, peer.mean - peer.error
     mean, error, bound = (format_score(number, row.cell.metric) for number in numbers)
     return (
-        f"The score to reach on {row.cell.task} says little: the peer's standard error ({error}) is as large as its "
-        f"mean ({mean}), so the bound is as low as {bound}, and these seeds cannot tell which of the two is better."
+        f"The {row.cell.task} score is inconclusive: {_PEER_ERROR} ({error} and {mean}), which puts the bound at "
+        f"{bound}. These seeds cannot tell which library is better."
     )
 
 
@@ -146,4 +147,4 @@ def origin(rows: Sequence[Row]) -> str:
     versions = {name: number for record in records for name, number in record.versions.items()}
     hours = sum(record.elapsed_s for record in records) / 3600
     names = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
-    return f"{len(records)} runs, {when}, {hours:.1f} hours in all, one thread each, beside other work; {names}."
+    return f"{len(records)} runs, {when}, {hours:.1f} hours in total, one thread each, on a shared machine; {names}."

@@ -52,7 +52,7 @@ HALF_CHEETAH: Final[Mapping[str, Any]] = {
 
 
 def train(program: Mapping[str, Any], steps: int, seed: int, num_episodes: int) -> Trained:
-    """Train one model, evaluating it on the way and at the end."""
+    """Train one model, evaluating it during training and at the end."""
     import stable_baselines3
 
     model_class = getattr(stable_baselines3, program["class"])

@@ -29,7 +29,7 @@ def _record(key: str, seed: int, score: float) -> object:
 def test_the_outlier_does_not_count() -> None:
     outcome = analyse(rows())[0]
     assert outcome.final.value == pytest.approx(2.0)
-    assert outcome.on_the_way.value == pytest.approx(-1.0)
+    assert outcome.during_training.value == pytest.approx(-1.0)
     assert outcome.final.low < outcome.final.value < outcome.final.high
     np.testing.assert_array_equal(outcome.steps, [100, 200])
     assert outcome.curve.shape == (5, 2)

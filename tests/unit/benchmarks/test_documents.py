@@ -5,7 +5,8 @@ from pathlib import Path
 
 from benchmarks.documents import write_section
 
-README = Path(__file__).parents[3] / "README.md"
+ROOT = Path(__file__).parents[3]
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "results" / "replay.md"
 
 DOCUMENT = "above\n<!-- a:start -->\nold\n<!-- a:end -->\nbetween\n<!-- b:start -->\nkept\n<!-- b:end -->\nbelow\n"
 
@@ -29,6 +30,14 @@ def test_a_missing_document_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "page.md").exists()
 
 
+def section_of(path: Path, name: str) -> str:
+    """What a document has between its markers."""
+    _, _, rest = path.read_text().partition(f"<!-- {name}:start -->")
+    section, found, _ = rest.partition(f"<!-- {name}:end -->")
+    assert found
+    return section
+
+
 def rows_of(text: str) -> dict[str, list[str]]:
     """Best figures of the rows of all tables in a text, those of the five libraries by what was measured."""
     cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", text, re.M))
@@ -36,8 +45,7 @@ def rows_of(text: str) -> dict[str, list[str]]:
 
 
 def test_what_the_readme_says_of_stable_baselines3_is_what_was_measured() -> None:
-    top, _, rest = README.read_text().partition("<!-- bench:start -->")
-    measured = rows_of(rest.partition("<!-- bench:end -->")[0])
+    top, measured = README.read_text(), rows_of(section_of(PAGE, "bench"))
     ratio = {
         title: float(figures[0].replace(",", "")) / float(figures[4].replace(",", ""))
         for title, figures in measured.items()
@@ -57,10 +65,9 @@ def test_what_the_readme_says_of_stable_baselines3_is_what_was_measured() -> Non
     assert round(ratio["uint8 frames 4×84×84"], 2) == 0.25
 
 
-def test_figures_at_the_top_of_the_readme_are_those_of_the_last_benchmark() -> None:
-    top, _, rest = README.read_text().partition("<!-- bench:start -->")
-    measured = rows_of(rest.partition("<!-- bench:end -->")[0])
-    quoted = {title: figures for title, figures in rows_of(top).items() if title in measured}
-    del quoted["---"]
-    assert len(quoted) == 6
-    assert quoted == {title: measured[title] for title in quoted}, "take over the figures of the new benchmark"
+def test_the_readmes_rows_are_those_of_the_last_benchmark() -> None:
+    measured, quoted = (rows_of(section_of(*place)) for place in ((PAGE, "bench"), (README, "bench-short")))
+    header, _, *titles = quoted
+    assert header == "µs per call, and bytes per transition"
+    assert len(titles) == 6
+    assert all(quoted[title] == measured[title] for title in titles), "take over the figures of the new benchmark"
