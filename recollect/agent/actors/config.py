@@ -1,5 +1,6 @@
 """What a user can choose about an actor's networks."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -87,3 +88,13 @@ class ActorConfig(Options):
         if self.memory is None:
             return 1
         return 2 * self.memory_size if self.memory == "lstm" else self.memory_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorOptions(ActorConfig):
+    """What the factory of an actor takes: the networks, and what they begin with."""
+
+    seed: int = option(0, "Seed of the first weights and of the actor's generator.")
+    restart_model: str | os.PathLike[str] | None = option(
+        None, "File of weights to begin with, as an actor's `save` writes it."
+    )

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import gymnasium as gym
 import torch
 
 from recollect.agent.actors.base import Actor
+from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ class AlgorithmFactory:
     def __call__(self, device: torch.device | str, actor: Actor, envs: Any) -> "LearningAlgorithm":
         """Create an algorithm for this actor and these envs."""
         return self.algorithm_class(device, actor, envs, self.config)
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        """Networks that an actor of these algorithms needs."""
+        return self.algorithm_class.plan(action_space, self.config)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.config.changed().items()]

@@ -89,6 +89,7 @@ class LearningAlgorithm(Algorithm):
         self.actor = actor
         self.envs = envs
         self.config = self.config_class() if config is None else config
+        self._check_actor()
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
@@ -118,11 +119,19 @@ class LearningAlgorithm(Algorithm):
         return AlgorithmFactory(cls, cls.config_class.of(cls.title, options))
 
     @classmethod
-    def plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        """Say what networks the algorithm needs to act in `action_space`; refuses one that it cannot act in."""
+    def plan(cls, action_space: gym.Space[Any], config: AlgorithmConfig | None = None) -> ActorPlan:
+        """Say what networks the algorithm needs to act in `action_space`; refuses one that it cannot act in.
+
+        Parameters
+        ----------
+        action_space : gymnasium.Space
+            Actions of one environment.
+        config : AlgorithmConfig, optional
+            Options, such as the number of critics; the defaults if there is none.
+        """
         if not isinstance(action_space, cls.action_spaces):
             raise ConfigError(f"{cls.title} cannot act in {action_space}. {advice(action_space)}")
-        return cls._plan(action_space)
+        return (cls.config_class() if config is None else config).plan(action_space)
 
     @property
     def gamma(self) -> float:
@@ -206,7 +215,13 @@ class LearningAlgorithm(Algorithm):
                 stacklevel=2,
             )
             return
-        self.config = replace(self.config, **{parameter_name: new_parameter_value})
+        config = replace(self.config, **{parameter_name: new_parameter_value})
+        if self.plan(self.actor.action_space, config) != self.actor.plan:
+            raise ConfigError(
+                f"{parameter_name} shapes the networks of {self.title} and cannot change while it runs, got "
+                f"{new_parameter_value!r}; build a new agent"
+            )
+        self.config = config
         self.changed_parameters[parameter_name] = new_parameter_value
         self._restart_multiplier(parameter_name)
         self._configure()
@@ -230,10 +245,14 @@ class LearningAlgorithm(Algorithm):
         )
         self.generator.set_state(state[_GENERATOR])
 
-    @classmethod
-    @abstractmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        """Networks for an action space that the algorithm can act in."""
+    def _check_actor(self) -> None:
+        """Refuse an actor that was built for another algorithm, or for other options of this one."""
+        plan = self.plan(self.actor.action_space, self.config)
+        if self.actor.plan != plan:
+            raise ConfigError(
+                f"{self.title} needs an actor of {plan}, got one of {self.actor.plan}; give this algorithm's factory "
+                "to the actor's create_factory, or the class if all options that shape networks have their defaults"
+            )
 
     @abstractmethod
     def _groups(self) -> list[ParameterGroup]:

@@ -77,6 +77,8 @@ class DuelingCritics(nn.Module):
 
 def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
     """Build the critics that a plan asks for."""
+    if callable(plan.critic):
+        return plan.critic(num_features, space, config)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
     if plan.critic == "value":

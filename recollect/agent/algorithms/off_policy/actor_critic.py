@@ -10,7 +10,7 @@ import gymnasium as gym
 from torch import Generator, Tensor
 
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
-from recollect.agent.algorithms.config import OffPolicyConfig, learning_rate
+from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.options import number, one_of, option
@@ -22,6 +22,7 @@ class ActorCriticConfig(OffPolicyConfig):
 
     policy_lr: float = option(3e-4, "Learning rate of the policy.", learning_rate)
     critic_lr: float = option(3e-4, "Learning rate of the critics.", learning_rate)
+    num_critics: int = critic_count(2)
 
 
 class ActorCritic(OffPolicyAlgorithm):

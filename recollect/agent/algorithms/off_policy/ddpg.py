@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.algorithms.config import learning_rate
+from recollect.agent.algorithms.config import critic_count, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import (
     NOISE_DOC,
@@ -28,7 +28,11 @@ class DDPGConfig(ContinuousConfig):
 
     policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
     critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
+    num_critics: int = critic_count(1)
     noise: NoiseKind = option("gaussian", NOISE_DOC, noise_kind)
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="deterministic", critic="q_action", num_critics=self.num_critics, target_policy=True)
 
 
 class DDPG(ContinuousActorCritic):
@@ -45,10 +49,6 @@ class DDPG(ContinuousActorCritic):
     config_class = DDPGConfig
     config: DDPGConfig
     title = "DDPG"
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="deterministic", critic="q_action", num_critics=1, target_policy=True)
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)

@@ -28,6 +28,9 @@ class DDQNConfig(OffPolicyConfig):
     epsilon_steps: int = option(10_000, "Steps over which the share of random actions falls, over all envs.", count)
     huber_delta: float = option(1.0, "TD errors beyond it count linearly.", number(0.0, above_low=True))
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy=None, critic="q_values", num_critics=1)
+
 
 class DDQN(OffPolicyAlgorithm):
     """Double deep Q-learning (van Hasselt et al., 2015, https://arxiv.org/abs/1509.06461).
@@ -50,10 +53,6 @@ class DDQN(OffPolicyAlgorithm):
         """Share of random actions now."""
         start, end = self.config.initial_epsilon, self.config.final_epsilon
         return start + (end - start) * min(1.0, self.num_acted / self.config.epsilon_steps)
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy=None, critic="q_values", num_critics=1)
 
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]

@@ -44,6 +44,11 @@ class MPOConfig(ContinuousConfig):
     multiplier_mean: float = option(1.0, "Multiplier of the mean's KL, at the beginning.", positive)
     multiplier_std: float = option(10.0, "Multiplier of the deviation's KL, at the beginning.", positive)
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(
+            policy="squashed_gaussian", critic="q_action", num_critics=self.num_critics, target_policy=True
+        )
+
 
 class Sampled(NamedTuple):
     """Actions of the old policy after the windows, before tanh `[num_samples, rows, action]`, and their values."""
@@ -69,10 +74,6 @@ class MPO(ContinuousActorCritic):
     config_class = MPOConfig
     config: MPOConfig
     title = "MPO"
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2, target_policy=True)
 
     def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
         options = ("temperature", "multiplier_mean", "multiplier_std")

@@ -65,6 +65,10 @@ class PPOConfig(AlgorithmConfig):
     start_steps: int = option(0, "Steps with random actions; there can be none.", _no_start_steps)
     max_grad_norm: float | None = grad_norm_limit(0.5)
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        policy: PolicyKind = "gaussian" if isinstance(action_space, gym.spaces.Box) else "categorical"
+        return ActorPlan(policy=policy, critic="value", target_critics=False)
+
 
 class PPO(LearningAlgorithm):
     """Proximal policy optimisation with a clipped objective (Schulman et al., 2017, https://arxiv.org/abs/1707.06347).
@@ -135,11 +139,6 @@ class PPO(LearningAlgorithm):
             batch[keys.OBS], batch.get(keys.RHS, _NO_STATE), batch.get(keys.DONE, _NO_STATE)
         )
         return self.critic(features), self.policy(features).log_prob(batch[keys.ACTION])
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        policy: PolicyKind = "gaussian" if isinstance(action_space, gym.spaces.Box) else "categorical"
-        return ActorPlan(policy=policy, critic="value", target_critics=False)
 
     def _groups(self) -> list[ParameterGroup]:
         return [

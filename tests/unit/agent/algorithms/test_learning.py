@@ -146,6 +146,29 @@ def test_an_action_space_that_does_not_fit_is_refused_with_who_can(name: str, sp
         ALGORITHMS[name].plan(space)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "num_critics" in ALGORITHMS[name].config_class.docs()])
+def test_the_number_of_critics_is_an_option(name: str) -> None:
+    agent = make_agent(name, num_critics=4)
+    assert agent.actor.plan.num_critics == 4
+    _, info = agent.algo.compute_gradients(make_batch(agent))
+    assert info[keys.ALGORITHM]["loss_q"] > 0
+
+
+def test_an_actor_of_another_plan_is_refused() -> None:
+    agent = make_agent("sac")
+    with pytest.raises(ConfigError, match=r"SAC \(continuous\) needs an actor of .*num_critics=5.* got one of .*=2"):
+        SAC.create_factory(num_critics=5)("cpu", agent.actor, None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"TD3 needs an actor of"):
+        ALGORITHMS["td3"].create_factory()("cpu", agent.actor, None)
+
+
+def test_what_shapes_networks_cannot_change_while_running() -> None:
+    algo = make_agent("sac").algo
+    with pytest.raises(ConfigError, match="num_critics shapes the networks"):
+        algo.update_algorithm_parameter("num_critics", 3)
+    assert algo.config.num_critics == 2
+
+
 class OwnFeatures(nn.Sequential):
     """Features of the user's own, with a layer that acts otherwise than it learns."""
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from recollect.agent.actors import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
 
@@ -12,6 +13,9 @@ from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
 class TwoRates(AlgorithmConfig):
     fast: float = 1e-1
     slow: float = 1e-3
+
+    def plan(self, action_space: object) -> ActorPlan:
+        return ActorPlan(None, "q_values")
 
 
 def make_parameters() -> list[nn.Parameter]:

@@ -17,7 +17,7 @@ from torch.nn import functional
 from recollect import keys
 from tests.unit.agent.algorithms.off_policy.agents import OFF_POLICY, Agent, make_agent, make_batch
 
-NUM_SEQ, OVERLAP, TRAINED, N_STEP = 3, 2, 4, 2
+NUM_SEQ, OVERLAP, TRAINED, N_STEP = 9, 2, 4, 2
 POSITIONS = OVERLAP + TRAINED + N_STEP
 SEED = 5
 BODIES: dict[str, dict[str, Any]] = {
@@ -27,10 +27,11 @@ BODIES: dict[str, dict[str, Any]] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "ddqn": {"huber_delta": 0.5},
     "ddpg": {},
-    "td3": {"policy_delay": 1, "target_noise_std": 0.4, "target_noise_limit": 0.3},
-    "sac": {"temperature": 0.3, "target_entropy": -0.7},
-    "sac-discrete": {"temperature": 0.3, "target_entropy": 0.9},
+    "td3": {"num_critics": 3, "policy_delay": 1, "target_noise_std": 0.4, "target_noise_limit": 0.3},
+    "sac": {"num_critics": 3, "temperature": 0.3, "target_entropy": -0.7},
+    "sac-discrete": {"num_critics": 3, "temperature": 0.3, "target_entropy": 0.9},
     "mpo": {
+        "num_critics": 3,
         "num_samples": 7,
         "epsilon": 0.2,
         "epsilon_mean": 0.05,
@@ -93,7 +94,8 @@ def make_sequences(agent: Agent) -> dict[str, Any]:
 
 def make_full_batch(agent: Agent, body: str) -> dict[str, Any]:
     generator = Generator().manual_seed(1)
-    batch = make_sequences(agent) if body == "memory" else make_batch(agent)
+    batch = make_sequences(agent) if body == "memory" else make_batch(agent, 30)
+    batch[keys.NEXT_OBS] = 3.0 * batch[keys.NEXT_OBS]
     reward = batch[keys.REWARD]
     batch[keys.REWARD] = 3.0 * reward
     batch[keys.DISCOUNT] = batch[keys.DISCOUNT] * torch.rand(reward.shape, generator=generator)
@@ -158,6 +160,7 @@ def squared(errors: Tensor) -> Tensor:
 
 def ddqn(actor: Any, rows: Rows, generator: Generator) -> Expected:
     best = actor.critics(rows.next_features)[0].argmax(-1, keepdim=True)
+    assert (actor.critics(rows.target_next_features)[0].argmax(-1, keepdim=True) != best).any(), "weak test"
     value = actor.target_critics(rows.target_next_features)[0].gather(-1, best)
     taken = actor.critics(rows.features)[0].gather(-1, rows.action)
     errors = (rows.reward + rows.discount * value).detach() - taken
