@@ -1,12 +1,14 @@
 """Options that algorithms share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.optimiser_names import check_optimiser, optimiser_name
 from recollect.options import Options, count, count_or_zero, number, option, optional
 
 learning_rate = number(0.0)
@@ -36,6 +38,14 @@ class AlgorithmConfig(Options, ABC):
     test_every: int = option(5000, "Network updates between evaluations; 0 for none.", count_or_zero)
     num_test_episodes: int = option(10, "Episodes of an evaluation.", count)
     max_grad_norm: float | None = grad_norm_limit(None)
+    optimiser: str = option("adam", "Optimiser: adam, adamw, or any other of torch.optim by name.", optimiser_name)
+    optimiser_kwargs: Mapping[str, Any] | None = option(
+        None, "Keyword arguments of the optimiser, such as weight_decay; none for its defaults."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_optimiser(self.optimiser, self.optimiser_kwargs)
 
     @abstractmethod
     def plan(self, action_space: gym.Space[Any]) -> ActorPlan:

@@ -19,13 +19,16 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.base import Acting, Algorithm, Gradients
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.factory import AlgorithmFactory
-from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
+from recollect.agent.algorithms.optimiser import GroupedOptimiser
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.utils import put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
 
 Batch = dict[str, Any]
 
+# Options that the optimiser is built from.
+_FIXED: Final = ("optimiser", "optimiser_kwargs")
 # Names in `state`.
 _COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")
 _MULTIPLIERS: Final = "multipliers."
@@ -98,7 +101,7 @@ class LearningAlgorithm(Algorithm):
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
-        self.optimiser = GroupedAdam(self._groups(), self.adam_epsilon)
+        self.optimiser = GroupedOptimiser(self._groups(), self.config, self.adam_epsilon)
         self.num_updates = 0
         self.num_computed = 0
         self.num_acted = 0
@@ -216,10 +219,10 @@ class LearningAlgorithm(Algorithm):
             )
             return
         config = replace(self.config, **{parameter_name: new_parameter_value})
-        if self.plan(self.actor.action_space, config) != self.actor.plan:
+        if parameter_name in _FIXED or self.plan(self.actor.action_space, config) != self.actor.plan:
             raise ConfigError(
-                f"{parameter_name} shapes the networks of {self.title} and cannot change while it runs, got "
-                f"{new_parameter_value!r}; build a new agent"
+                f"{parameter_name} of {self.title} cannot change while it runs, got {new_parameter_value!r}: networks "
+                "and optimiser are built from it; build a new agent"
             )
         self.config = config
         self.changed_parameters[parameter_name] = new_parameter_value

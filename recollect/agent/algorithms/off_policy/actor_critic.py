@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
 from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.options import number, one_of, option
 
 

@@ -14,7 +14,7 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
 from recollect.agent.algorithms.transitions import Batch, Transitions
 from recollect.agent.algorithms.utils import gaussian_kl
@@ -81,7 +81,8 @@ class MPO(ContinuousActorCritic):
         return {option: (name, _raw(getattr(self.config, option))) for option, name in pairs}
 
     def _groups(self) -> list[ParameterGroup]:
-        return [*super()._groups(), ParameterGroup("multiplier", self.multipliers.parameters(), "multiplier_lr")]
+        multipliers = list(self.multipliers.parameters())
+        return [*super()._groups(), ParameterGroup("multiplier", multipliers, "multiplier_lr", decays=False)]
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)

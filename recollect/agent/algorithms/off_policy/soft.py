@@ -10,7 +10,7 @@ from torch import Tensor
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import td_target, temperature_loss
 from recollect.agent.algorithms.transitions import Batch, Transitions
 from recollect.options import flag, number, option, optional
@@ -53,7 +53,7 @@ class SoftActorCritic(ActorCritic):
     def _groups(self) -> list[ParameterGroup]:
         return [
             *super()._groups(),
-            ParameterGroup("temperature", self.multipliers.parameters(), "temperature_lr"),
+            ParameterGroup("temperature", list(self.multipliers.parameters()), "temperature_lr", decays=False),
         ]
 
     def _backward(self, batch: Batch) -> Losses:

@@ -22,7 +22,7 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     explained_variance,
     normalised,
 )
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
 

@@ -13,6 +13,7 @@ from recollect import keys
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.factory import AlgorithmFactory
 from recollect.agent.algorithms.off_policy.sac import SAC, SACConfig
+from recollect.agent.algorithms.optimiser_names import OPTIMISERS
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning
 from tests.unit.agent.algorithms.off_policy.agents import make_agent, make_batch
 
@@ -162,11 +163,29 @@ def test_an_actor_of_another_plan_is_refused() -> None:
         ALGORITHMS["td3"].create_factory()("cpu", agent.actor, None)
 
 
-def test_what_shapes_networks_cannot_change_while_running() -> None:
+@pytest.mark.parametrize(("name", "value"), [("num_critics", 3), ("optimiser", "sgd"), ("optimiser_kwargs", {})])
+def test_what_networks_and_optimiser_are_built_from_cannot_change(name: str, value: object) -> None:
     algo = make_agent("sac").algo
-    with pytest.raises(ConfigError, match="num_critics shapes the networks"):
-        algo.update_algorithm_parameter("num_critics", 3)
-    assert algo.config.num_critics == 2
+    before = algo.config
+    with pytest.raises(ConfigError, match=f"{name} of SAC .* cannot change while it runs"):
+        algo.update_algorithm_parameter(name, value)
+    assert algo.config is before
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_agent_resumes_with_every_optimiser(name: str) -> None:
+    agent, copy = (make_agent("sac", optimiser=name) for _ in range(2))
+    for seed in range(5):
+        agent.algo.compute_gradients(make_batch(agent, seed=seed))
+        agent.algo.apply_gradients()
+        if seed == 2:
+            copy.algo.set_weights(agent.actor.state_dict())
+            copy.algo.load_state(agent.algo.state())
+        elif seed > 2:
+            copy.algo.compute_gradients(make_batch(copy, seed=seed))
+            copy.algo.apply_gradients()
+    for ours, theirs in zip(agent.actor.parameters(), copy.actor.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 class OwnFeatures(nn.Sequential):
