@@ -20,7 +20,8 @@ from recollect.agent.actors.networks.heads import build_policy
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.actors.spaces import Observation, as_tensor, first_array, map_observation
+from recollect.agent.actors.spaces import as_tensor, first_array, map_observation
+from recollect.roles import Array, Observation
 
 
 class Actor(nn.Module):
@@ -181,7 +182,8 @@ class Actor(nn.Module):
         rhs : Tensor
             Hidden states after the step; without memory, as given.
         """
-        return self._body(target)(self._normalise(obs), rhs, done)
+        encoded: tuple[Tensor, Tensor] = self._body(target)(self._normalise(obs), rhs, done)
+        return encoded
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.
@@ -223,8 +225,8 @@ class Actor(nn.Module):
     def observe(
         self,
         obs: Observation,
-        reward: Any,
-        done: Any,
+        reward: Array,
+        done: Array,
         gamma: float = 0.99,
         *,
         stream: Hashable = 0,

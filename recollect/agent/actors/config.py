@@ -18,7 +18,7 @@ FeaturesBuilder = Callable[[gym.Space[Any]], nn.Module]
 _FEATURES: Final = one_of("auto", "flat")
 
 
-def _widths(name: str, value: Any) -> tuple[int, ...]:
+def _widths(name: str, value: object) -> tuple[int, ...]:
     """Check the widths of layers: a list of whole numbers, or one such number for a single layer."""
     widths = (value,) if isinstance(value, int) else value
     if not isinstance(widths, (tuple, list)):
@@ -26,7 +26,7 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(count(name, width) for width in widths)
 
 
-def _features(name: str, value: Any) -> Any:
+def _features(name: str, value: object) -> object:
     """Check a way to make features, or a function that builds one."""
     return value if callable(value) else _FEATURES(name, value)
 

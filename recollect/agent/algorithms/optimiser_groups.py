@@ -127,7 +127,7 @@ class TorchGroup(OptimiserGroup):
 
     def __init__(self, group: ParameterGroup, kind: type[Optimizer], keywords: Mapping[str, Any]) -> None:
         super().__init__(group)
-        self._optimiser = kind(self.parameters, **keywords)  # type: ignore[call-arg]
+        self._optimiser = kind(self.parameters, **keywords)
 
     def step(self, rate: float) -> None:
         if self.has_gradients:

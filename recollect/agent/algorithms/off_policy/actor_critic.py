@@ -66,7 +66,7 @@ NOISES: Final[dict[NoiseKind, type[NoNoise | GaussianNoise | OUNoise]]] = {
 }
 
 
-def noise_kind(name: str, value: Any) -> Any:
+def noise_kind(name: str, value: object) -> object:
     """Check a kind of noise; `none`, as files and command lines have it, is read as None."""
     return one_of(*NOISES)(name, "none" if value is None else value)
 

@@ -19,6 +19,7 @@ from recollect.agent.algorithms.off_policy.actor_critic import (
 )
 from recollect.agent.algorithms.targets import td_target
 from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.utils import backward
 from recollect.options import option
 
 
@@ -70,5 +71,5 @@ class DDPG(ContinuousActorCritic):
     def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
         features = steps.features.detach()
         loss = -steps.mean(self.critics.first(features, self.policy(features).mode()))
-        loss.backward(inputs=self._policy_parameters)
+        backward(loss, self._policy_parameters)
         return {"loss_pi": loss}

@@ -17,7 +17,7 @@ from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCr
 from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
 from recollect.agent.algorithms.transitions import Batch, Transitions
-from recollect.agent.algorithms.utils import gaussian_kl
+from recollect.agent.algorithms.utils import backward, gaussian_kl
 from recollect.options import count, number, option
 
 # Names of what bounds the KLs: of the improved policy, and of a step by its mean and by its deviation.
@@ -113,8 +113,8 @@ class MPO(ContinuousActorCritic):
         kls = gaussian_kl(old.mean, new.mean, old.std.square().diag_embed(), new.std.square().diag_embed())
         limits = (self.config.epsilon_mean, self.config.epsilon_std)
         mean, std = (lagrangian(*bound) for bound in zip(kls, multipliers, limits, strict=True))
-        (loss_pi + mean.penalty + std.penalty).backward(inputs=self._policy_parameters)
-        (dual + mean.loss + std.loss).backward()
+        backward(loss_pi + mean.penalty + std.penalty, self._policy_parameters)
+        backward(dual + mean.loss + std.loss)
         return {"loss_pi": loss_pi, "temperature": temperature, "kl_mean": kls[0], "kl_std": kls[1]}
 
 

@@ -23,14 +23,16 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     normalised,
 )
 from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.utils import backward
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
+from recollect.roles import Device, VectorEnvs
 
 # Actors without memory look at no hidden state.
 _NO_STATE: Final = torch.zeros(1, 1)
 
 
-def _no_start_steps(name: str, value: Any) -> int:
+def _no_start_steps(name: str, value: object) -> int:
     if value != 0:
         raise ConfigError(f"{name} must be 0, got {value!r}; PPO learns only from actions of its own policy")
     return 0
@@ -91,7 +93,7 @@ class PPO(LearningAlgorithm):
     is_on_policy = True
     adam_epsilon = 1e-5
 
-    def __init__(self, device: torch.device | str, actor: Actor, envs: Any, config: PPOConfig | None = None) -> None:
+    def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: PPOConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
         # Which of them exist, and what they take, was said in the plan.
         self.policy: Any = actor.policy
@@ -163,7 +165,7 @@ class PPO(LearningAlgorithm):
         loss_v = self._value_losses(self.critic(features), rows).mean()
         entropy = policy.entropy().mean()
         if not stops:
-            (loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy).backward()
+            backward(loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy)
         return Losses(
             {
                 "loss_pi": loss_pi,
@@ -224,4 +226,4 @@ class PPO(LearningAlgorithm):
     @property
     def _stage_steps(self) -> int:
         """Steps of all envs, of all workers that collect, between update stages."""
-        return self.config.update_every * int(self.envs.num_envs) * self.num_collectors
+        return self.config.update_every * self.envs.num_envs * self.num_collectors
