@@ -41,10 +41,18 @@ class SoftQ(DDQN):
 
 def main(steps: int = 15_000) -> float:
     envs, action_space, obs_space = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=1)
-    pace = {"update_every": 4, "num_mini_batch": 4, "mini_batch_size": 64, "epsilon_steps": 5_000, "test_every": 0}
+    algorithm = SoftQ.create_factory(
+        temperature=0.05,
+        tau=0.01,
+        update_every=4,
+        num_mini_batch=4,
+        mini_batch_size=64,
+        epsilon_steps=5_000,
+        test_every=0,
+    )
     scheme = rc.Scheme(
-        SoftQ.create_factory(temperature=0.05, tau=0.01, **pace),
-        rc.OffPolicyActor.create_factory(obs_space, action_space, SoftQ, seed=1, hidden_sizes=(128, 128)),
+        algorithm,
+        rc.OffPolicyActor.create_factory(obs_space, action_space, algorithm, seed=1, hidden_sizes=(128, 128)),
         rc.PERBuffer.create_factory(50_000, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, default_error=1.0, seed=1),
         envs,
         envs,

@@ -10,6 +10,7 @@ import torch
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.spaces import ActionFormat
 from recollect.errors import SchemaError
+from recollect.roles import Actor, Algorithm, Observation
 
 
 class Predictor:
@@ -23,12 +24,12 @@ class Predictor:
         Its actor.
     """
 
-    def __init__(self, algo: Any, actor: Any) -> None:
+    def __init__(self, algo: Algorithm, actor: Actor) -> None:
         self._algo = algo
         self._actor = actor
         self._memory: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    def follow(self, algo: Any, actor: Any) -> None:
+    def follow(self, algo: Algorithm, actor: Actor) -> None:
         """Act with these from now on; where they are others than before, what was observed is forgotten."""
         if algo is not self._algo or actor is not self._actor:
             self._algo, self._actor = algo, actor
@@ -38,7 +39,7 @@ class Predictor:
         """Forget what was observed before; only a recurrent actor remembers anything."""
         self._memory = None
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True) -> Any:
         """Choose an action for an observation, or actions for a batch of them."""
         arrays = _as_arrays(obs, self._actor.obs_space)
         is_single = _is_single(arrays, self._actor.obs_space)
@@ -53,7 +54,7 @@ class Predictor:
             return actions
         return actions[0].item() if isinstance(self._actor.action_space, gym.spaces.Discrete) else actions[0]
 
-    def _remembered(self, arrays: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def _remembered(self, arrays: Observation) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden states and flags for this batch; those of the last one, if it had as many rows."""
         _, rhs, done = self._actor.actor_initial_states(arrays)
         if self._memory is not None and len(self._memory[0]) == len(rhs):
@@ -61,7 +62,7 @@ class Predictor:
         return rhs, done
 
 
-def _as_arrays(obs: Any, space: gym.Space[Any]) -> Any:
+def _as_arrays(obs: Observation, space: gym.Space[Any]) -> Observation:
     if not isinstance(space, gym.spaces.Dict):
         try:
             return np.asarray(obs.detach().cpu() if isinstance(obs, torch.Tensor) else obs, space.dtype)
@@ -73,7 +74,7 @@ def _as_arrays(obs: Any, space: gym.Space[Any]) -> Any:
     return {name: _as_arrays(obs[name], inner) for name, inner in space.items()}
 
 
-def _is_single(arrays: Any, space: gym.Space[Any]) -> bool:
+def _is_single(arrays: Observation, space: gym.Space[Any]) -> bool:
     """Whether this is one observation and not a batch; refuses what is neither."""
     if isinstance(space, gym.spaces.Dict):
         kinds = {_is_single(arrays[name], inner) for name, inner in space.items()}

@@ -17,6 +17,9 @@ from torch import Tensor
 Array = np.ndarray | Tensor
 Device = torch.device | str
 
+EnvFunction = Callable[..., gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]]
+"""Makes an environment, or a vector of them, from the options of the environment."""
+
 Observation = Any
 """Array or tensor `[num_envs, ...]`, or a (nested) dict of them: whatever the environment's space says."""
 
@@ -40,11 +43,13 @@ class VectorEnvs(Protocol):
     """Environments that step together."""
 
     num_envs: int
-    num_failures: int
     observation_space: gym.Space[Any]
     action_space: gym.Space[Any]
-    env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]
 
+    @property
+    def env_fns(self) -> Sequence[Callable[[], gym.Env[Any, Any]]]: ...
+    @property
+    def num_failures(self) -> int: ...
     def reset(self) -> Observation: ...
     def reseed(self, number: int) -> None: ...
     def close(self) -> None: ...
@@ -54,8 +59,13 @@ class Actor(Protocol):
     """Networks that act: observations in, actions out."""
 
     generator: torch.Generator
-    is_recurrent: bool
-    sequence_overlap: int
+    obs_space: gym.Space[Any]
+    action_space: gym.Space[Any]
+
+    @property
+    def is_recurrent(self) -> bool: ...
+    @property
+    def sequence_overlap(self) -> int: ...
 
     def actor_initial_states(self, obs: Observation) -> tuple[Observation, Tensor, Tensor]: ...
     def random_actions(self, num: int) -> Tensor: ...
@@ -67,8 +77,9 @@ class Algorithm(Protocol):
     """How to act, and what to learn from a batch. Paces the run: when to update, how often to evaluate."""
 
     is_on_policy: ClassVar[bool]
-    actor: Actor
 
+    @property
+    def actor(self) -> Actor: ...
     @property
     def gamma(self) -> float: ...
     @property

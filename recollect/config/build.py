@@ -45,8 +45,7 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
         check_device(config.device)
     env = config.env if env_fn is None else env_fn
     _check_env(env)
-    algorithm = class_of(ALGO, config.algo)
-    algo_factory = algorithm.create_factory(**_values(config, ALGO))
+    algo_factory = class_of(ALGO, config.algo).create_factory(**_values(config, ALGO))
     train_envs, action_space, obs_space = VecEnv.create_factory(
         env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
     )
@@ -55,7 +54,7 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
     )
     actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
     actor_factory = actor_class.create_factory(
-        obs_space, action_space, algorithm, seed=config.seed, **_values(config, ACTOR)
+        obs_space, action_space, algo_factory, seed=config.seed, **_values(config, ACTOR)
     )
     storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config, train_envs))
     return Scheme(

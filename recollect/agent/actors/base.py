@@ -3,7 +3,7 @@
 import os
 from collections.abc import Hashable
 from itertools import chain
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -12,19 +12,20 @@ from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.actions import build_actions
 from recollect.agent.actors.checkpoint import load_weights, save_weights
-from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.factory import ActorFactory, plan_of
+from recollect.agent.actors.config import ActorConfig, ActorOptions
+from recollect.agent.actors.factory import ActorFactory, AlgorithmLike, CreatesActors, plan_of
 from recollect.agent.actors.networks.body import Body
 from recollect.agent.actors.networks.critics import build_critics
-from recollect.agent.actors.networks.heads import Head, head_class
+from recollect.agent.actors.networks.heads import build_policy
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.actors.spaces import Observation, as_tensor, first_array, map_observation
+from recollect.agent.actors.spaces import as_tensor, first_array, map_observation
+from recollect.roles import Array, Observation
 
 
 class Actor(nn.Module):
-    """Base of the actors: a body, a policy, critics, and slowly following copies of them.
+    """Base of the actors: a body, a policy, critics, and target networks.
 
     The body gives features, which heads turn into distributions and values:
     `actor.policy(features)` and `actor.critics(features)` or `actor.critics(features, action)`. For flat
@@ -41,10 +42,12 @@ class Actor(nn.Module):
     """
 
     rescale_actions: ClassVar[bool]
+    # What `create_factory` takes as keywords.
+    config_class: ClassVar = ActorOptions
 
-    policy: Head | None
+    policy: nn.Module | None
     target_body: Body | None
-    target_policy: Head | None
+    target_policy: nn.Module | None
     target_critics: nn.Module | None
 
     def __init__(
@@ -60,26 +63,20 @@ class Actor(nn.Module):
         self.normaliser = ObservationNormaliser(obs_space) if config.normalise_observations else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
         self.body = Body(obs_space, config)
-        self.policy = self._build_policy()
+        self.policy = build_policy(plan, self.body.out_features, action_space, config)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
         self._add_targets()
 
-    def _build_policy(self) -> Head | None:
-        if self.plan.policy is None:
-            return None
-        head: type[Head] = head_class(self.plan.policy, self.action_space)
-        return head(self.body.out_features, self.action_space, self.config)  # type: ignore[arg-type]
-
     def _initialise(self) -> None:
-        """Draw the first weights anew, where those of the parts are not what is wanted."""
+        """Draw the first weights again, where those of the parts are not what is wanted."""
 
     def _add_targets(self) -> None:
         needs_body = self.plan.has_targets and any(True for _ in self.body.parameters())
         self.target_body = frozen_copy(self.body) if needs_body else None
-        self.target_policy = frozen_copy(self.policy) if self.plan.target_policy else None
+        self.target_policy = frozen_copy(self.policy) if self.policy is not None and self.plan.target_policy else None
         self.target_critics = frozen_copy(self.critics) if self.plan.target_critics else None
-        self._followers = TargetNetworks(
+        self._targets = TargetNetworks(
             (
                 (self.body, self.target_body),
                 (self.policy, self.target_policy),
@@ -87,34 +84,27 @@ class Actor(nn.Module):
             )
         )
 
-    @classmethod
-    def create_factory(
-        cls,
-        obs_space: gym.Space[Any],
-        action_space: gym.Space[Any],
-        algorithm: Any,
-        *,
-        seed: int = 0,
-        restart_model: str | os.PathLike[str] | None = None,
-        **options: Any,
-    ) -> ActorFactory:
-        """Return a function that creates actors of this class, called with a device.
+    if TYPE_CHECKING:
+        create_factory: ClassVar[CreatesActors]
+    else:
 
-        Parameters
-        ----------
-        obs_space, action_space : gymnasium.Space
-            Spaces of one environment.
-        algorithm : type, ActorPlan or str
-            An algorithm's class, its plan, or its name in the registry.
-        seed : int
-            Seed of the first weights and of the actor's generator.
-        restart_model : path, optional
-            File of weights to begin with, as `save` writes it.
-        **options
-            Fields of `ActorConfig`.
-        """
-        plan, config = plan_of(algorithm, action_space), ActorConfig.of("actor", options)
-        return ActorFactory(cls, obs_space, action_space, plan, config, seed, restart_model)
+        @classmethod
+        def create_factory(
+            cls, obs_space: gym.Space[Any], action_space: gym.Space[Any], algorithm: AlgorithmLike, **options: object
+        ) -> ActorFactory:
+            """Return a function that creates actors of this class, called with a device.
+
+            Parameters
+            ----------
+            obs_space, action_space : gymnasium.Space
+                Spaces of one environment.
+            algorithm : AlgorithmFactory, type, str or ActorPlan
+                The algorithm's factory, or its class or name if it has the default options; or its plan.
+            **options
+                Fields of `ActorOptions`: networks, `seed` and `restart_model`.
+            """
+            plan = plan_of(algorithm, action_space)
+            return ActorFactory(cls, obs_space, action_space, plan, cls.config_class.of("actor", options))
 
     @property
     def device(self) -> torch.device:
@@ -183,7 +173,7 @@ class Actor(nn.Module):
         done : Tensor
             1 where an episode begins with this step `[batch, 1]`.
         target : bool
-            Whether the slowly following body encodes, where there is one.
+            Whether the target body encodes, where there is one.
 
         Returns
         -------
@@ -192,7 +182,8 @@ class Actor(nn.Module):
         rhs : Tensor
             Hidden states after the step; without memory, as given.
         """
-        return self._body(target)(self._normalise(obs), rhs, done)
+        encoded: tuple[Tensor, Tensor] = self._body(target)(self._normalise(obs), rhs, done)
+        return encoded
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.
@@ -206,7 +197,7 @@ class Actor(nn.Module):
         done : Tensor
             1 where an episode begins `[num_seq, length, 1]`.
         target : bool
-            Whether the slowly following body encodes, where there is one.
+            Whether the target body encodes, where there is one.
 
         Returns
         -------
@@ -218,8 +209,7 @@ class Actor(nn.Module):
         return self._body(target).unroll(self._normalise(obs), rhs, done)
 
     def _body(self, target: bool) -> Body:
-        slow = self.target_body if target else None
-        return self.body if slow is None else slow
+        return self.body if not target or self.target_body is None else self.target_body
 
     def _normalise(self, obs: Observation) -> Observation:
         return obs if self.normaliser is None else self.normaliser(obs)
@@ -235,8 +225,8 @@ class Actor(nn.Module):
     def observe(
         self,
         obs: Observation,
-        reward: Any,
-        done: Any,
+        reward: Array,
+        done: Array,
         gamma: float = 0.99,
         *,
         stream: Hashable = 0,
@@ -276,11 +266,11 @@ class Actor(nn.Module):
         return list(chain(self.critics.parameters(), self.body.parameters()))
 
     def update_targets(self, tau: float) -> None:
-        """Move every slow copy a share `tau` of the way to what it follows; 1 copies."""
-        self._followers.move(tau)
+        """Move every target network a share `tau` of the way to its trained one; 1 copies."""
+        self._targets.update(tau)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all weights, those of the slow copies and running moments included, as safetensors."""
+        """Write all weights, with target networks and running means and variances, as safetensors."""
         save_weights(self, path)
 
     def load(self, path: str | os.PathLike[str]) -> None:

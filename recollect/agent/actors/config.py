@@ -1,5 +1,6 @@
 """What a user can choose about an actor's networks."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
@@ -17,7 +18,7 @@ FeaturesBuilder = Callable[[gym.Space[Any]], nn.Module]
 _FEATURES: Final = one_of("auto", "flat")
 
 
-def _widths(name: str, value: Any) -> tuple[int, ...]:
+def _widths(name: str, value: object) -> tuple[int, ...]:
     """Check the widths of layers: a list of whole numbers, or one such number for a single layer."""
     widths = (value,) if isinstance(value, int) else value
     if not isinstance(widths, (tuple, list)):
@@ -25,7 +26,7 @@ def _widths(name: str, value: Any) -> tuple[int, ...]:
     return tuple(count(name, width) for width in widths)
 
 
-def _features(name: str, value: Any) -> Any:
+def _features(name: str, value: object) -> object:
     """Check a way to make features, or a function that builds one."""
     return value if callable(value) else _FEATURES(name, value)
 
@@ -87,3 +88,13 @@ class ActorConfig(Options):
         if self.memory is None:
             return 1
         return 2 * self.memory_size if self.memory == "lstm" else self.memory_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorOptions(ActorConfig):
+    """What the factory of an actor takes: the networks, and what they begin with."""
+
+    seed: int = option(0, "Seed of the first weights and of the actor's generator.")
+    restart_model: str | os.PathLike[str] | None = option(
+        None, "File of weights to begin with, as an actor's `save` writes it."
+    )

@@ -1,19 +1,35 @@
 """The object that builds an actor where it is needed, and what an algorithm asks of it."""
 
-import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import gymnasium as gym
 import torch
 
-from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.config import ActorOptions
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.registry import find_algorithm
 from recollect.errors import ConfigError
+from recollect.roles import Device
+
+if TYPE_CHECKING:
+    from recollect.agent.actors.base import Actor
+
+P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
+class HasPlan(Protocol):
+    """An algorithm's class, or its factory, which knows the options too."""
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan: ...
+
+
+AlgorithmLike = HasPlan | ActorPlan | str
+"""What tells an actor which networks it needs: an algorithm's factory, class or name in the registry, or a plan."""
+
+
+@dataclass(frozen=True, repr=False)
 class ActorFactory:
     """Creates actors of one class and configuration, here or in a worker that it was sent to.
 
@@ -25,49 +41,66 @@ class ActorFactory:
         Spaces of one environment.
     plan : ActorPlan
         What the algorithm needs.
-    config : ActorConfig
-        Sizes and kinds of the networks.
-    seed : int
-        Seed of the first weights and of the actor's generator.
-    restart_model : path, optional
-        File of weights to begin with.
+    options : ActorOptions
+        Sizes and kinds of the networks, and what they begin with.
     """
 
-    actor_class: type[Any]
+    actor_class: "type[Actor]"
     obs_space: gym.Space[Any]
     action_space: gym.Space[Any]
     plan: ActorPlan
-    config: ActorConfig
-    seed: int = 0
-    restart_model: str | os.PathLike[str] | None = None
+    options: ActorOptions
 
-    def __call__(self, device: torch.device | str) -> Any:
+    def __call__(self, device: Device) -> "Actor":
         """Create an actor on a device. Its first weights depend on nothing but the seed."""
         # Modules draw their first weights from the global generator: it is lent to them and then restored.
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(self.seed)
-            actor = self.actor_class(self.obs_space, self.action_space, self.plan, self.config)
-        if self.restart_model is not None:
-            actor.load(self.restart_model)
+            torch.default_generator.manual_seed(self.options.seed)
+            actor = self.actor_class(self.obs_space, self.action_space, self.plan, self.options)
+        if self.options.restart_model is not None:
+            actor.load(self.options.restart_model)
         actor.place(device)
-        actor.seed(self.seed)
+        actor.seed(self.options.seed)
         return actor
 
     def __repr__(self) -> str:
-        options = self.config.changed() | {"seed": self.seed}
-        if self.restart_model is not None:
-            options["restart_model"] = os.fspath(self.restart_model)
-        given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        return f"ActorFactory({self.actor_class.__name__}, {self.obs_space}, {self.action_space}, {self.plan}, {given})"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.changed().items())
+        parts = (self.actor_class.__name__, self.obs_space, self.action_space, self.plan)
+        return f"ActorFactory({', '.join(map(str, parts))}{', ' if given else ''}{given})"
 
 
-def plan_of(algorithm: Any, action_space: gym.Space[Any]) -> ActorPlan:
-    """Find out what an algorithm needs: its class, its plan or its name in the registry says it."""
+class Creates(Protocol[P]):
+    """Signature of `Actor.create_factory`, whose keywords are the fields of the actor's `config_class`."""
+
+    def __call__(
+        self,
+        obs_space: gym.Space[Any],
+        action_space: gym.Space[Any],
+        algorithm: AlgorithmLike,
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> ActorFactory: ...
+
+
+class _HasConfig(Protocol[P]):
+    @property
+    def config_class(self) -> Callable[P, ActorOptions]: ...
+
+
+class CreatesActors:
+    """Tells type checkers the keywords of `create_factory`: those of the constructor of the `config_class`."""
+
+    def __get__(self, instance: object, owner: type[_HasConfig[P]]) -> Creates[P]:
+        raise NotImplementedError  # stands in annotations alone
+
+
+def plan_of(algorithm: AlgorithmLike, action_space: gym.Space[Any]) -> ActorPlan:
+    """Find out what networks an algorithm needs."""
     if isinstance(algorithm, ActorPlan):
         return algorithm
-    if isinstance(algorithm, str):
-        algorithm = find_algorithm(algorithm)
-    if not hasattr(algorithm, "plan"):
-        raise ConfigError(f"algorithm must be an algorithm's class, its name or an ActorPlan, got {algorithm!r}")
-    plan: ActorPlan = algorithm.plan(action_space)
-    return plan
+    known = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    if not hasattr(known, "plan"):
+        raise ConfigError(
+            f"algorithm must be an algorithm's factory, class or name, or an ActorPlan, got {algorithm!r}"
+        )
+    return known.plan(action_space)

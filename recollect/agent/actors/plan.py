@@ -1,13 +1,20 @@
-"""What an algorithm asks of an actor: which heads, and which of them have slow copies."""
+"""What an algorithm asks of an actor: which heads, and which of them have target networks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
+import gymnasium as gym
+from torch import nn
+
+from recollect.agent.actors.config import ActorConfig
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
 
 PolicyKind = Literal["categorical", "gaussian", "squashed_gaussian", "deterministic"]
 CriticKind = Literal["q_values", "q_action", "value"]
+NetworkBuilder = Callable[[int, gym.Space[Any], ActorConfig], nn.Module]
+"""Called with the width of the features, the action space and the actor's config."""
 
 POLICY_KINDS: Final = get_args(PolicyKind)
 CRITIC_KINDS: Final = get_args(CriticKind)
@@ -15,19 +22,23 @@ CRITIC_KINDS: Final = get_args(CriticKind)
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """The heads that an algorithm needs; an actor is built after it.
+    """The heads that an algorithm needs; an actor is built from it.
+
+    An algorithm that needs other networks than those below brings its own: a function instead of a kind. Plans travel
+    to workers and are compared, so the function must be a module's own or a frozen dataclass with `__call__`.
 
     Parameters
     ----------
-    policy : {"categorical", "gaussian", "squashed_gaussian", "deterministic"} or None
-        Which distribution the policy gives; None where the critic alone decides, as in DDQN.
-    critic : {"q_values", "q_action", "value"}
+    policy : {"categorical", "gaussian", "squashed_gaussian", "deterministic"}, callable or None
+        Which distribution the policy gives, or what builds a module that turns features into one; None where the
+        critic alone decides, as in DDQN.
+    critic : {"q_values", "q_action", "value"} or callable
         What the critic estimates: `q_values` the value of each of finitely many actions, `q_action` of a
-        given action, `value` of the state.
+        given action, `value` of the state. Or what builds the critics, with as many outputs as the algorithm wants.
     num_critics : int
         How many critics are trained side by side.
     target_policy, target_critics : bool
-        Whether there is a slowly following copy.
+        Whether there is a target network.
 
     Examples
     --------
@@ -35,28 +46,27 @@ class ActorPlan:
     ActorPlan(policy='squashed_gaussian', critic='q_action', num_critics=2, target_policy=False, target_critics=True)
     """
 
-    policy: PolicyKind | None
-    critic: CriticKind
+    policy: PolicyKind | NetworkBuilder | None
+    critic: CriticKind | NetworkBuilder
     num_critics: int = 1
     target_policy: bool = False
     target_critics: bool = True
 
     def __post_init__(self) -> None:
-        if self.policy is not None and self.policy not in POLICY_KINDS:
-            raise ConfigError(f"policy must be one of {POLICY_KINDS}, got {self.policy!r}; {_hint(self.policy)}")
-        if self.critic not in CRITIC_KINDS:
-            raise ConfigError(f"critic must be one of {CRITIC_KINDS}, got {self.critic!r}; {_hint(self.critic)}")
-        if self.policy is None and (self.critic != "q_values" or self.target_policy):
-            raise ConfigError(
-                "an actor without a policy needs the critic 'q_values' and has no target policy to follow"
-            )
+        if self.policy is not None:
+            _check_kind("policy", self.policy, POLICY_KINDS)
+        _check_kind("critic", self.critic, CRITIC_KINDS)
+        if self.policy is None and (self.critic in ("q_action", "value") or self.target_policy):
+            raise ConfigError("an actor without a policy needs a critic that values every action, and no target policy")
         check_count("num_critics", self.num_critics)
 
     @property
     def has_targets(self) -> bool:
-        """Whether any part has a slowly following copy."""
+        """Whether there is any target network."""
         return self.target_policy or self.target_critics
 
 
-def _hint(kind: object) -> str:
-    return closest(str(kind), (*POLICY_KINDS, *CRITIC_KINDS))
+def _check_kind(role: str, kind: object, known: tuple[str, ...]) -> None:
+    if not callable(kind) and kind not in known:
+        hint = closest(str(kind), (*POLICY_KINDS, *CRITIC_KINDS))
+        raise ConfigError(f"{role} must be one of {known} or a function that builds it, got {kind!r}; {hint}")

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from recollect.errors import ConfigError
-
-# A tensor or array, or a (nested) dict of such.
-Observation = Any
+from recollect.roles import Array, Observation
 
 
-def map_observation(change: Callable[[Any], Tensor], obs: Observation) -> Observation:
+def map_observation(change: Callable[[Any], Array], obs: Observation) -> Observation:
     """Apply `change` to each array of a (nested) observation."""
     if isinstance(obs, Mapping):
         return {key: map_observation(change, value) for key, value in obs.items()}
@@ -29,7 +27,7 @@ def first_array(obs: Observation) -> Any:
     return obs
 
 
-def as_tensor(array: Any, device: torch.device) -> Tensor:
+def as_tensor(array: Array, device: torch.device) -> Tensor:
     """Put an array on the device; nothing is copied where it lies there already."""
     tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
     return tensor if tensor.device == device else tensor.to(device)

@@ -1,14 +1,16 @@
 """What every algorithm offers: acting, gradients, updates, and the numbers that pace a run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+from torch import Tensor
 
-Gradients = Sequence[torch.Tensor | None]
-Acting = tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
+from recollect.roles import ActingStep, Gradients, Info, Observation, Weights
+
+if TYPE_CHECKING:
+    from recollect.agent.algorithms.factory import AlgorithmFactory
 
 
 class Algorithm(ABC):
@@ -16,7 +18,7 @@ class Algorithm(ABC):
 
     @classmethod
     @abstractmethod
-    def create_factory(cls) -> Any:
+    def create_factory(cls) -> "AlgorithmFactory":
         """Return a function that creates algorithms of this class."""
 
     @property
@@ -60,7 +62,9 @@ class Algorithm(ABC):
         """Episodes of an evaluation."""
 
     @abstractmethod
-    def acting_step(self, obs: Any, rhs: Any, done: Any, deterministic: bool = False, *args: Any) -> Acting:
+    def acting_step(
+        self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
+    ) -> ActingStep:
         """Choose actions.
 
         Parameters
@@ -95,8 +99,8 @@ class Algorithm(ABC):
 
     @abstractmethod
     def compute_gradients(
-        self, batch: dict[str, Any], grads_to_cpu: bool = True, *args: Any
-    ) -> tuple[Gradients, dict[str, Any]]:
+        self, batch: Mapping[str, Any], grads_to_cpu: bool = True, *args: object
+    ) -> tuple[Gradients, Info]:
         """Compute the gradients of a batch, without taking an optimisation step.
 
         Parameters
@@ -115,16 +119,16 @@ class Algorithm(ABC):
         """
 
     @abstractmethod
-    def apply_gradients(self, gradients: Gradients | None = None, *args: Any) -> None:
+    def apply_gradients(self, gradients: Gradients | None = None, *args: object) -> None:
         """Take an optimisation step, with the given gradients if there are any."""
 
     def end_stages(self, num_updates: int, num_stages: int = 1) -> None:  # noqa: B027  # most need not listen
         """Hear that update stages have ended, and how many updates they brought."""
 
     @abstractmethod
-    def set_weights(self, actor_weights: Mapping[str, torch.Tensor], *args: Any) -> None:
+    def set_weights(self, actor_weights: Weights, *args: object) -> None:
         """Set the weights of the actor."""
 
     @abstractmethod
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any, *args: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object, *args: object) -> None:
         """Change a parameter while running; an unknown name changes nothing and warns."""

@@ -1,8 +1,14 @@
 """Options that algorithms share."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium as gym
+
+from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.optimiser_names import check_optimiser, optimiser_name
 from recollect.options import Options, count, count_or_zero, number, option, optional
 
 learning_rate = number(0.0)
@@ -14,9 +20,14 @@ def grad_norm_limit(default: float | None) -> Any:
     return option(default, doc, optional(number(0.0, above_low=True)))
 
 
+def critic_count(default: int) -> Any:
+    """Declare the option `num_critics`, which algorithms give different defaults."""
+    return option(default, "Critics that are trained side by side; targets take the lowest of their values.", count)
+
+
 @dataclass(frozen=True, kw_only=True)
-class AlgorithmConfig(Options):
-    """Options of every algorithm: the discount and the pace of a run."""
+class AlgorithmConfig(Options, ABC):
+    """Options of every algorithm: the discount and the pace of a run. Says what networks they ask for."""
 
     gamma: float = option(0.99, "Discount factor.", number(0.0, 1.0))
     update_every: int = option(50, "Steps of every env between update stages.", count)
@@ -27,6 +38,18 @@ class AlgorithmConfig(Options):
     test_every: int = option(5000, "Network updates between evaluations; 0 for none.", count_or_zero)
     num_test_episodes: int = option(10, "Episodes of an evaluation.", count)
     max_grad_norm: float | None = grad_norm_limit(None)
+    optimiser: str = option("adam", "Optimiser: adam, adamw, or any other of torch.optim by name.", optimiser_name)
+    optimiser_kwargs: Mapping[str, Any] | None = option(
+        None, "Keyword arguments of the optimiser, such as weight_decay; none for its defaults."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_optimiser(self.optimiser, self.optimiser_kwargs)
+
+    @abstractmethod
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        """Networks that the algorithm needs to act in `action_space`, which is one that it can act in."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,21 @@
 """The object that builds an algorithm where it is needed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
-import torch
+import gymnasium as gym
 
+from recollect import roles
 from recollect.agent.actors.base import Actor
+from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
+from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
     from recollect.agent.algorithms.learning import LearningAlgorithm
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -26,10 +32,28 @@ class AlgorithmFactory:
     algorithm_class: "type[LearningAlgorithm]"
     config: AlgorithmConfig
 
-    def __call__(self, device: torch.device | str, actor: Actor, envs: Any) -> "LearningAlgorithm":
+    def __call__(self, device: roles.Device, actor: roles.Actor, envs: roles.VectorEnvs) -> "LearningAlgorithm":
         """Create an algorithm for this actor and these envs."""
+        if not isinstance(actor, Actor):
+            raise ConfigError(f"{self.algorithm_class.title} trains the networks of an Actor, got {actor!r}")
         return self.algorithm_class(device, actor, envs, self.config)
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        """Networks that an actor of these algorithms needs."""
+        return self.algorithm_class.plan(action_space, self.config)
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.config.changed().items()]
         return f"AlgorithmFactory({', '.join([self.algorithm_class.__name__, *given])})"
+
+
+class _HasConfig(Protocol[P]):
+    @property
+    def config_class(self) -> Callable[P, AlgorithmConfig]: ...
+
+
+class CreatesAlgorithms:
+    """Tells type checkers the keywords of `create_factory`: those of the constructor of the `config_class`."""
+
+    def __get__(self, instance: object, owner: type[_HasConfig[P]]) -> Callable[P, AlgorithmFactory]:
+        raise NotImplementedError  # stands in annotations alone

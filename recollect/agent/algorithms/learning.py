@@ -6,26 +6,30 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.algorithms.base import Acting, Algorithm, Gradients
+from recollect.agent.algorithms.base import Algorithm
 from recollect.agent.algorithms.config import AlgorithmConfig
-from recollect.agent.algorithms.factory import AlgorithmFactory
-from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
+from recollect.agent.algorithms.factory import AlgorithmFactory, CreatesAlgorithms
+from recollect.agent.algorithms.optimiser import GroupedOptimiser
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.utils import put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
+from recollect.roles import ActingStep, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
-Batch = dict[str, Any]
+Batch = Mapping[str, Any]
 
+# Options that the optimiser is built from.
+_FIXED: Final = ("optimiser", "optimiser_kwargs")
 # Names in `state`.
 _COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")
 _MULTIPLIERS: Final = "multipliers."
@@ -36,8 +40,8 @@ _GENERATOR: Final = "generator"
 class Losses(NamedTuple):
     """What a backward pass tells: scalars by name, and the TD error of each row if there are any."""
 
-    scalars: dict[str, torch.Tensor]
-    errors: torch.Tensor | None = None
+    scalars: dict[str, Tensor]
+    errors: Tensor | None = None
 
 
 class LearningAlgorithm(Algorithm):
@@ -82,13 +86,12 @@ class LearningAlgorithm(Algorithm):
     # Whether only what the present policy did can be learned from.
     is_on_policy: ClassVar[bool] = False
 
-    def __init__(
-        self, device: torch.device | str, actor: Actor, envs: Any, config: AlgorithmConfig | None = None
-    ) -> None:
+    def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: AlgorithmConfig | None = None) -> None:
         self.device = torch.device(device)
         self.actor = actor
         self.envs = envs
         self.config = self.config_class() if config is None else config
+        self._check_actor()
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
@@ -97,7 +100,7 @@ class LearningAlgorithm(Algorithm):
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
-        self.optimiser = GroupedAdam(self._groups(), self.adam_epsilon)
+        self.optimiser = GroupedOptimiser(self._groups(), self.config, self.adam_epsilon)
         self.num_updates = 0
         self.num_computed = 0
         self.num_acted = 0
@@ -106,23 +109,35 @@ class LearningAlgorithm(Algorithm):
         self.num_learners = 1
         self.changed_parameters: dict[str, Any] = {}
 
+    if TYPE_CHECKING:
+        create_factory: ClassVar[CreatesAlgorithms]
+    else:
+
+        @classmethod
+        def create_factory(cls, **options: object) -> AlgorithmFactory:
+            """Return a function that creates algorithms of this class.
+
+            Parameters
+            ----------
+            **options
+                Fields of `config_class`.
+            """
+            return AlgorithmFactory(cls, cls.config_class.of(cls.title, options))
+
     @classmethod
-    def create_factory(cls, **options: Any) -> AlgorithmFactory:
-        """Return a function that creates algorithms of this class.
+    def plan(cls, action_space: gym.Space[Any], config: AlgorithmConfig | None = None) -> ActorPlan:
+        """Say what networks the algorithm needs to act in `action_space`; refuses one that it cannot act in.
 
         Parameters
         ----------
-        **options
-            See the fields of `config_class`.
+        action_space : gymnasium.Space
+            Actions of one environment.
+        config : AlgorithmConfig, optional
+            Options, such as the number of critics; the defaults if there is none.
         """
-        return AlgorithmFactory(cls, cls.config_class.of(cls.title, options))
-
-    @classmethod
-    def plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        """Say what networks the algorithm needs to act in `action_space`; refuses one that it cannot act in."""
         if not isinstance(action_space, cls.action_spaces):
             raise ConfigError(f"{cls.title} cannot act in {action_space}. {advice(action_space)}")
-        return cls._plan(action_space)
+        return (cls.config_class() if config is None else config).plan(action_space)
 
     @property
     def gamma(self) -> float:
@@ -157,7 +172,9 @@ class LearningAlgorithm(Algorithm):
         return self.config.num_test_episodes
 
     @torch.no_grad()
-    def acting_step(self, obs: Any, rhs: Any, done: Any, deterministic: bool = False, *args: Any) -> Acting:
+    def acting_step(
+        self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
+    ) -> ActingStep:
         features, rhs = self.actor.encode(self.actor.to_tensors(obs), rhs, done)
         action, other = self._act(features, done, deterministic)
         if not deterministic:
@@ -173,30 +190,28 @@ class LearningAlgorithm(Algorithm):
         finally:
             self.actor.generator, self.num_acted = kept
 
-    def compute_gradients(
-        self, batch: Batch, grads_to_cpu: bool = True, *args: Any
-    ) -> tuple[Gradients, dict[str, Any]]:
+    def compute_gradients(self, batch: Batch, grads_to_cpu: bool = True, *args: object) -> tuple[Gradients, Info]:
         self.optimiser.zero_grad()
         with self.actor.body.learning():
             losses = self._backward(batch)
         scalars = self._finite({**losses.scalars, **self._clip_gradients()})
         self.num_computed += 1
-        info: dict[str, Any] = {**scalars}
+        info: Info = {**scalars}
         if losses.errors is not None:
             info[keys.ERRORS] = losses.errors
         return take_gradients(self.optimiser.parameters, grads_to_cpu=grads_to_cpu), {keys.ALGORITHM: info}
 
-    def apply_gradients(self, gradients: Gradients | None = None, *args: Any) -> None:
+    def apply_gradients(self, gradients: Gradients | None = None, *args: object) -> None:
         if gradients is not None:
             put_gradients(self.optimiser.parameters, gradients, self.device)
         self.optimiser.step(self.config, self._rate_share())
         self.num_updates += 1
         self._after_step()
 
-    def set_weights(self, actor_weights: Mapping[str, torch.Tensor], *args: Any) -> None:
+    def set_weights(self, actor_weights: Weights, *args: object) -> None:
         self.actor.load_state_dict(actor_weights)
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any, *args: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object, *args: object) -> None:
         known = self.config.docs()
         if parameter_name not in known:
             warnings.warn(
@@ -206,7 +221,14 @@ class LearningAlgorithm(Algorithm):
                 stacklevel=2,
             )
             return
-        self.config = replace(self.config, **{parameter_name: new_parameter_value})
+        change: dict[str, Any] = {parameter_name: new_parameter_value}
+        config = replace(self.config, **change)
+        if parameter_name in _FIXED or self.plan(self.actor.action_space, config) != self.actor.plan:
+            raise ConfigError(
+                f"{parameter_name} of {self.title} cannot change while it runs, got {new_parameter_value!r}: networks "
+                "and optimiser are built from it; build a new agent"
+            )
+        self.config = config
         self.changed_parameters[parameter_name] = new_parameter_value
         self._restart_multiplier(parameter_name)
         self._configure()
@@ -230,19 +252,21 @@ class LearningAlgorithm(Algorithm):
         )
         self.generator.set_state(state[_GENERATOR])
 
-    @classmethod
-    @abstractmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        """Networks for an action space that the algorithm can act in."""
+    def _check_actor(self) -> None:
+        """Refuse an actor that was built for another algorithm, or for other options of this one."""
+        plan = self.plan(self.actor.action_space, self.config)
+        if self.actor.plan != plan:
+            raise ConfigError(
+                f"{self.title} needs an actor of {plan}, got one of {self.actor.plan}; give this algorithm's factory "
+                "to the actor's create_factory, or the class if all options that shape networks have their defaults"
+            )
 
     @abstractmethod
     def _groups(self) -> list[ParameterGroup]:
         """Parameters that are trained, and with what learning rates."""
 
     @abstractmethod
-    def _act(
-        self, features: torch.Tensor, done: torch.Tensor, deterministic: bool
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them."""
 
     @abstractmethod
@@ -270,13 +294,13 @@ class LearningAlgorithm(Algorithm):
     def _after_step(self) -> None:
         """Follow an optimisation step, with target networks for example."""
 
-    def _clip_gradients(self) -> dict[str, torch.Tensor]:
+    def _clip_gradients(self) -> dict[str, Tensor]:
         if self.config.max_grad_norm is None:
             return {}
         norms = self.optimiser.clip_gradients(self.config.max_grad_norm)
         return {f"grad_norm_{name}": norm for name, norm in norms.items()}
 
-    def _finite(self, scalars: dict[str, torch.Tensor]) -> dict[str, float]:
+    def _finite(self, scalars: dict[str, Tensor]) -> dict[str, float]:
         """Scalars as numbers, fetched at once; refuses those that are not finite."""
         values = torch.stack([scalar.detach() for scalar in scalars.values()]).tolist()
         numbers = dict(zip(scalars, values, strict=True))

@@ -1,95 +1,46 @@
 """One optimiser for all that an algorithm trains: groups with learning rates of their own."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from recollect.agent.algorithms.config import AlgorithmConfig
+from recollect.agent.algorithms.optimiser_groups import (
+    FUSED_KEYWORDS,
+    FUSED_STEPS,
+    FusedGroup,
+    OptimiserGroup,
+    ParameterGroup,
+    TorchGroup,
+)
+from recollect.agent.algorithms.optimiser_names import find_optimiser, optimiser_keywords
+
+_EPSILON: Final = "eps"
+_DECAY: Final = "weight_decay"
 
 
-class ParameterGroup(NamedTuple):
-    """Parameters that are trained together, and the option that is their learning rate."""
+class GroupedOptimiser:
+    """An optimiser over named groups: Adam by default, or any other of `torch.optim`.
 
-    name: str
-    parameters: Iterable[nn.Parameter]
-    learning_rate: str
-
-
-class AdamGroup:
-    """Adam's moments of one group.
-
-    Parameters
-    ----------
-    group : ParameterGroup
-        What is trained.
-    epsilon : float
-        Added to the root of the second moment.
-    """
-
-    def __init__(self, group: ParameterGroup, epsilon: float) -> None:
-        self.name = group.name
-        self.learning_rate = group.learning_rate
-        self.parameters = list(group.parameters)
-        self._epsilon = epsilon
-        self._means = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._squares = [torch.zeros_like(parameter) for parameter in self.parameters]
-        device = self.parameters[0].device if self.parameters else None
-        self._num_steps = torch.zeros((), device=device)
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether the last backward pass reached the group."""
-        return any(parameter.grad is not None for parameter in self.parameters)
-
-    def step(self, rate: float) -> None:
-        """Move the parameters that have gradients, all in one fused call."""
-        chosen = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        if not chosen:
-            return
-        self._num_steps += 1
-        torch._fused_adam_(
-            [self.parameters[index] for index in chosen],
-            [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None],
-            [self._means[index] for index in chosen],
-            [self._squares[index] for index in chosen],
-            [],
-            [self._num_steps] * len(chosen),
-            lr=rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=self._epsilon,
-            amsgrad=False,
-            maximize=False,
-        )
-
-    def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """The moments by name, not copied."""
-        yield f"{self.name}.num_steps", self._num_steps
-        for kind, moments in (("means", self._means), ("squares", self._squares)):
-            for index, moment in enumerate(moments):
-                yield f"{self.name}.{kind}.{index}", moment
-
-
-class GroupedAdam:
-    """Adam (Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980) over named groups.
-
-    Parameters without a gradient stay as they are, and so do their moments: an algorithm that trains its
-    policy less often than its critics only has to leave those gradients out. A step costs little beside
-    one fused call for each group, which is what small networks need.
+    Parameters without a gradient stay as they are, and so does what the optimiser keeps of them: an algorithm that
+    trains its policy less often than its critics only has to leave those gradients out. A step of Adam or AdamW
+    costs little beside one fused call for each group, which is what small networks need.
 
     Parameters
     ----------
     groups : iterable of ParameterGroup
         What is trained.
+    config : AlgorithmConfig
+        Which optimiser, and its keyword arguments.
     epsilon : float
-        Added to the root of the second moment.
+        Adam's and AdamW's `eps`, unless the config says otherwise.
     """
 
-    def __init__(self, groups: Iterable[ParameterGroup], epsilon: float = 1e-8) -> None:
-        self.groups = [AdamGroup(group, epsilon) for group in groups]
+    def __init__(self, groups: Iterable[ParameterGroup], config: AlgorithmConfig, epsilon: float = 1e-8) -> None:
+        build = _builder(config, epsilon)
+        self.groups = [build(group) for group in groups if group.parameters]
         self.parameters = [parameter for group in self.groups for parameter in group.parameters]
 
     def zero_grad(self) -> None:
@@ -111,12 +62,27 @@ class GroupedAdam:
             if group.has_gradients
         }
 
-    def state(self) -> dict[str, Tensor]:
-        """Copies of all moments by name, for a checkpoint."""
-        return {name: moment.clone() for group in self.groups for name, moment in group.tensors()}
+    def state(self) -> dict[str, Tensor | float]:
+        """Copies of all that the optimiser keeps, by name, for a checkpoint."""
+        return {f"{group.name}.{name}": value for group in self.groups for name, value in group.state().items()}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` gave."""
+    def load_state(self, state: Mapping[str, Tensor | float]) -> None:
+        """Resume from what `state` returned."""
         for group in self.groups:
-            for name, moment in group.tensors():
-                moment.copy_(state[name])
+            prefix = f"{group.name}."
+            group.load_state({name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)})
+
+
+def _builder(config: AlgorithmConfig, epsilon: float) -> Callable[[ParameterGroup], OptimiserGroup]:
+    """What keeps a group: one fused call where that will do, PyTorch's own optimiser otherwise."""
+    name, own = config.optimiser, {**(config.optimiser_kwargs or {})}
+    is_fused = name in FUSED_STEPS and own.keys() <= FUSED_KEYWORDS
+    keywords = optimiser_keywords(name, {_EPSILON: epsilon, **own} if name in FUSED_STEPS else own)
+
+    def build(group: ParameterGroup) -> OptimiserGroup:
+        chosen = keywords if group.decays or _DECAY not in keywords else keywords | {_DECAY: 0.0}
+        if is_fused:
+            return FusedGroup(group, name, **{key: chosen[key] for key in FUSED_KEYWORDS})
+        return TorchGroup(group, find_optimiser(name), chosen)
+
+    return build

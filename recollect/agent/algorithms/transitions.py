@@ -1,6 +1,7 @@
 """Batches as off-policy algorithms need them: one row a transition, whether they were drawn as steps or sequences."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.spaces import map_observation
+from recollect.roles import Observation
 
-Batch = dict[str, Any]
+Batch = Mapping[str, Any]
 
 # Steps drawn one by one have no hidden state, and actors without memory look at none.
 _NO_STATE: Final = torch.zeros(1, 1)
@@ -98,7 +100,7 @@ class StepTransitions(Transitions):
     def _encode_next(self, target: bool) -> Tensor:
         return self._encode(self._batch[keys.NEXT_OBS], target)
 
-    def _encode(self, obs: Any, target: bool) -> Tensor:
+    def _encode(self, obs: Observation, target: bool) -> Tensor:
         return self._actor.encode(self._actor.to_tensors(obs), _NO_STATE, _NO_STATE, target=target)[0]
 
 

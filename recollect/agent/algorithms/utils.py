@@ -58,6 +58,11 @@ def set_gradients(*nets: nn.Module, gradients: Sequence[Tensor | None], device: 
     put_gradients(list(_trained(nets)), gradients, torch.device(device))
 
 
+def backward(loss: Tensor, parameters: Sequence[nn.Parameter] | None = None) -> None:
+    """Let the gradients of a loss flow into some parameters, or into all that it depends on."""
+    torch.autograd.backward(loss, inputs=parameters)
+
+
 def take_gradients(parameters: Sequence[nn.Parameter], *, grads_to_cpu: bool) -> list[Tensor | None]:
     """Gradients of `parameters`, None where there is none."""
     gradients = [parameter.grad for parameter in parameters]
@@ -76,6 +81,7 @@ def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor
 
 def _cholesky(cov: Tensor) -> Tensor:
     """Roots `[..., n, n]` of covariances, NaN where there is none: who learns from them checks losses, not errors."""
+    roots: Tensor
     roots, failures = torch.linalg.cholesky_ex(cov)
     return roots.masked_fill(failures.ne(0)[..., None, None], math.nan)
 

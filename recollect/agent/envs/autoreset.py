@@ -9,8 +9,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
 from recollect.agent.envs.failures import FailureLog
-from recollect.agent.envs.step import Observation, Step, VectorEnv, copy_arrays, put_rows
+from recollect.agent.envs.step import Step, VectorEnv, copy_arrays, put_rows
 from recollect.errors import ConfigError, EnvError
+from recollect.roles import Observation
 
 
 class Driver(ABC):
@@ -139,7 +140,7 @@ def driver_of(vector: VectorEnv) -> Driver:
     return AtOnce(vector) if knows_mask else InNextStep(vector)
 
 
-def _of_env(finals: Any, env: np.intp) -> Any:
+def _of_env(finals: Observation, env: np.intp) -> Observation:
     """What one env left: an entry of an array of objects, or of each array of a dict."""
     if isinstance(finals, Mapping):
         return {name: _of_env(inner, env) for name, inner in finals.items()}

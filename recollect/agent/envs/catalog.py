@@ -1,6 +1,6 @@
 """Ready factories: envs by id, from Gymnasium and the packages that register theirs with it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -245,6 +245,6 @@ def _require(env_id: str, extra: str) -> None:
         raise ConfigError(f"{env_id} needs the extra '{extra}': pip install \"recollect[{extra}]\"")
 
 
-def _hint(name: str, known: Any) -> str:
+def _hint(name: str, known: Iterable[str]) -> str:
     hint = closest(name, known)
     return hint if hint.startswith("did you mean") else "`gymnasium.pprint_registry()` shows those that there are"

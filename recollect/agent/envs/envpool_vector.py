@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
-from recollect.agent.envs.step import Observation, put_rows
+from recollect.agent.envs.step import put_rows
+from recollect.roles import Observation
 
 
 class EnvPoolVector(gym.vector.VectorEnv[Any, Any, Any]):
@@ -55,7 +56,7 @@ class EnvPoolVector(gym.vector.VectorEnv[Any, Any, Any]):
     def render(self) -> Any:
         return self._pool.render()
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         self._pool.close()
 
     def _open(self, seeds: list[int]) -> None:

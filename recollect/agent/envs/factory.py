@@ -1,6 +1,6 @@
 """`VecEnvFactory`: creates the envs of a run, here or in a worker that it was sent to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder, VectorPlan, env_fns_of
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
+from recollect.roles import EnvFunction
 
 if TYPE_CHECKING:
     from recollect.agent.envs.vec_env import VecEnv
@@ -35,7 +36,7 @@ class VecEnvFactory:
     """
 
     vec_env_class: "type[VecEnv]"
-    env_fn: Callable[..., Any] | str
+    env_fn: EnvFunction | str
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     vec_env_size: int = 1
     kind: str = keys.SYNC

@@ -98,7 +98,7 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(build())
         self._rebuilding = Rebuilding(build, max_consecutive_failures)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: object) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         try:
             result = self.env.step(action)
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it

@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.envs.failures import Rebuilding
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
+from recollect.roles import Info, Observation
 
 # The class is generic for type checkers only: before Gymnasium 1.4 it cannot be subscripted.
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class FaultTolerantVector(VectorWrapper):
             )
         self.metadata = {**self.env.metadata, keys.AUTORESET_MODE: said or mode}
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
         try:
             obs, reward, terminated, truncated, infos = self.env.step(actions)
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-Observation = Any
-"""Array `[num_envs, ...]`, or a (nested) dict of such arrays."""
+from recollect.roles import Observation
 
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 
@@ -48,7 +47,7 @@ class Step(NamedTuple):
     @property
     def begins(self) -> np.ndarray:
         """Which envs begin an episode with `obs`, so that a memory must start anew, bool [num_envs, 1]."""
-        begins = self.terminated | self.truncated | self.cut
+        begins: np.ndarray = self.terminated | self.truncated | self.cut
         return begins if self.skip is None else begins | self.skip
 
 
@@ -59,7 +58,7 @@ def copy_arrays(obs: Observation) -> Observation:
     return obs.copy()
 
 
-def put_rows(obs: Observation, envs: Any, rows: Observation) -> None:
+def put_rows(obs: Observation, envs: np.ndarray | np.intp, rows: Observation) -> None:
     """Write the rows of some envs (or of one) into the array, or the nested arrays, of an observation."""
     if isinstance(obs, dict):
         for key, inner in obs.items():

@@ -54,13 +54,14 @@ class BitFlip(gym.Env[Any, np.int64]):
         truncated = self._num_steps >= self.n and not solved
         return self._observe(), reward, solved, truncated, {keys.IS_SUCCESS: solved}
 
-    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> np.ndarray:
+    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray:
         """Rewards of goals `[..., n]`: 0 where they are the same, otherwise -1."""
         return self.compute_terminated(achieved_goal, desired_goal, info).astype(np.float32) - np.float32(1)
 
-    def compute_terminated(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> np.ndarray:
+    def compute_terminated(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray:
         """Whether goals `[..., n]` are the same."""
-        return np.all(achieved_goal == desired_goal, axis=-1)
+        same: np.ndarray = np.all(achieved_goal == desired_goal, axis=-1)
+        return same
 
     def _flip(self, bit: int) -> None:
         self._bits[bit] = 1.0 - self._bits[bit]

@@ -15,9 +15,10 @@ from recollect.agent.envs.factory import VecEnvFactory
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces
-from recollect.agent.envs.step import Observation, Step, VectorEnv
+from recollect.agent.envs.step import Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
 from recollect.errors import EnvError, RecollectError
+from recollect.roles import EnvFunction, Observation
 
 
 class VecEnv:
@@ -72,7 +73,7 @@ class VecEnv:
     @classmethod
     def create_factory(
         cls,
-        env_fn: Callable[..., Any] | str,
+        env_fn: EnvFunction | str,
         env_kwargs: Mapping[str, Any] | None = None,
         vec_env_size: int = 1,
         *,

@@ -17,6 +17,7 @@ from recollect.agent.envs.failures import FaultTolerantEnv
 from recollect.agent.envs.native_vector import FaultTolerantVector
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
+from recollect.roles import EnvFunction
 
 _ANSWER_WITHIN_S: Final = 5.0
 
@@ -44,7 +45,7 @@ class VectorPlan:
         Whether the envs are for training and not for tests.
     """
 
-    env_fn: Callable[..., Any] | str
+    env_fn: EnvFunction | str
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     num_envs: int = 1
     autoreset_mode: AutoresetMode | None = None
@@ -56,7 +57,7 @@ class VectorPlan:
         """What makes one env."""
         return self.build_by(make_training_env if self.is_training else make_test_env)
 
-    def build_by(self, make: Callable[..., Any]) -> partial[Any]:
+    def build_by(self, make: EnvFunction) -> partial[Any]:
         """What makes the env (or vector env): `make` from an id, or the caller's own function."""
         if isinstance(self.env_fn, str):
             return partial(make, self.env_fn, **self.env_kwargs)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.algorithms.base import Gradients
 from recollect.errors import SchemaError
+from recollect.roles import Gradients
 
 
 class FlatGradients:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect.agent.algorithms.base import Gradients as Values
+from recollect.roles import Gradients as Values
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.collectors.reports import WorkerReport
 from recollect.scheme.gradients.g_worker import GWorker

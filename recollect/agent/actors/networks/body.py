@@ -11,8 +11,9 @@ from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.dense import MLP
 from recollect.agent.actors.networks.features import build_features
 from recollect.agent.actors.networks.memory import MEMORIES, Memory
-from recollect.agent.actors.spaces import Observation, map_observation
+from recollect.agent.actors.spaces import map_observation
 from recollect.errors import ConfigError
+from recollect.roles import Observation
 
 
 class Body(nn.Module):
@@ -45,7 +46,7 @@ class Body(nn.Module):
         """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
         num_seq, length = done.shape[:2]
         flat = self._encode(map_observation(lambda part: part.flatten(0, 1), obs))
-        features = flat.unflatten(0, (num_seq, length))
+        features = flat.view(num_seq, length, -1)
         if self.memory is None:
             return features, state.unsqueeze(1).expand(-1, length, -1)
         return self.memory.unroll(features, state, done)
@@ -60,8 +61,10 @@ class Body(nn.Module):
             self.features.eval()
 
     def _encode(self, obs: Observation) -> Tensor:
-        features = self.features(obs)
-        return features if self.layers is None else self.layers(features)
+        features: Tensor = self.features(obs)
+        if self.layers is not None:
+            features = self.layers(features)
+        return features
 
 
 def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:

@@ -1,5 +1,6 @@
 """Critics: dense layers from features to values, all of an ensemble in one batched network."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -22,7 +23,8 @@ class ActionCritics(nn.Module):
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
         """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
-        return self.network(torch.cat((features, action), -1))
+        values: Tensor = self.network(torch.cat((features, action), -1))
+        return values
 
     def first(self, features: Tensor, action: Tensor) -> Tensor:
         """The same of the first critic alone -> values `[batch, 1]`."""
@@ -38,7 +40,8 @@ class ValueCritic(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features `[batch, num_features]` -> values `[batch, 1]`."""
-        return self.network(features)[0]
+        values: Tensor = self.network(features)
+        return values[0]
 
 
 class ChoiceCritics(nn.Module):
@@ -50,7 +53,8 @@ class ChoiceCritics(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
-        return self.network(features)
+        values: Tensor = self.network(features)
+        return values
 
 
 class DuelingCritics(nn.Module):
@@ -71,12 +75,15 @@ class DuelingCritics(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
         hidden = features if self.trunk is None else self.trunk(features)
-        advantage = self.advantage(hidden)
-        return advantage + (self.value(hidden) - advantage.mean(-1, keepdim=True))
+        advantage: Tensor = self.advantage(hidden)
+        value: Tensor = self.value(hidden)
+        return advantage + (value - advantage.mean(-1, keepdim=True))
 
 
 def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
     """Build the critics that a plan asks for."""
+    if callable(plan.critic):
+        return plan.critic(num_features, space, config)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
     if plan.critic == "value":
@@ -89,7 +96,7 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
     return critics(plan.num_critics, num_features, int(space.n), config)
 
 
-def _ensemble(num: int, sizes: Any, config: ActorConfig, *, activate_output: bool = False) -> EnsembleMLP:
+def _ensemble(num: int, sizes: Sequence[int], config: ActorConfig, *, activate_output: bool = False) -> EnsembleMLP:
     return EnsembleMLP(
         num, sizes, activation=config.activation, layer_norm=config.layer_norm, activate_output=activate_output
     )

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.actors.spaces import Observation, unknown_space
+from recollect.agent.actors.spaces import unknown_space
 from recollect.errors import ConfigError
+from recollect.roles import Observation
 
 _SMALLEST_IMAGE: Final = 36
 _CNN_FEATURES: Final = 512
@@ -80,7 +81,8 @@ class NatureCNN(nn.Module):
             images = images.movedim(-1, -3)
         if self._num_axes == 4:
             images = images.flatten(1, 2)
-        return self.output(self.convolutions(_as_floats(images, self._scale))).relu_()
+        features: Tensor = self.output(self.convolutions(_as_floats(images, self._scale)))
+        return features.relu_()
 
     def orthogonalise(self) -> None:
         """Draw orthogonal weights with gain sqrt(2), and zero biases."""

@@ -1,6 +1,7 @@
 """Policies: dense layers from features to a distribution over actions."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final
 
 import gymnasium as gym
@@ -18,7 +19,7 @@ from recollect.agent.actors.networks.distributions import (
     MultiCategorical,
     SquashedGaussian,
 )
-from recollect.agent.actors.plan import PolicyKind
+from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.actors.spaces import action_width, choice_counts
 from recollect.errors import ConfigError
 
@@ -121,28 +122,30 @@ class BernoulliHead(Head):
         return Bernoulli(self.network(features))
 
 
-_CHOICE_HEADS: Final[dict[type[Any], type[Any]]] = {
+HeadBuilder = Callable[[int, Any, ActorConfig], Head]
+
+_CHOICE_HEADS: Final[dict[type[gym.Space[Any]], HeadBuilder]] = {
     gym.spaces.Discrete: CategoricalHead,
     gym.spaces.MultiDiscrete: MultiCategoricalHead,
     gym.spaces.MultiBinary: BernoulliHead,
 }
-_BOX_HEADS: Final[dict[PolicyKind, type[Any]]] = {
+_BOX_HEADS: Final[dict[PolicyKind, HeadBuilder]] = {
     "gaussian": GaussianHead,
     "squashed_gaussian": SquashedGaussianHead,
     "deterministic": DeterministicHead,
 }
 
 
-def head_class(kind: PolicyKind, space: gym.Space[Any]) -> type[Any]:
-    """Find the policy of that kind for an action space, or refuse it.
+def build_policy(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module | None:
+    """Build the policy that a plan asks for; None where it asks for none."""
+    if plan.policy is None:
+        return None
+    build = plan.policy if callable(plan.policy) else _find_head(plan.policy, space)
+    return build(num_features, space, config)
 
-    Parameters
-    ----------
-    kind : str
-        Kind of the distribution.
-    space : gymnasium.Space
-        Where it acts.
-    """
+
+def _find_head(kind: PolicyKind, space: gym.Space[Any]) -> HeadBuilder:
+    """Find the policy of a kind for an action space, or refuse it."""
     if kind == "categorical":
         for known, head in _CHOICE_HEADS.items():
             if isinstance(space, known):

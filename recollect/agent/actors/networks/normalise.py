@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.actors.spaces import Observation
+from recollect.roles import Observation
 
 _EPSILON: Final = 1e-8
 _CLIP: Final = 10.0

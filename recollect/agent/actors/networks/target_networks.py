@@ -1,45 +1,47 @@
-"""Slow copies: networks that follow trained ones."""
+"""Target networks: copies that track the trained networks slowly."""
 
 import copy
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+ModuleType = TypeVar("ModuleType", bound=nn.Module)
 
-def frozen_copy(module: Any) -> Any:
+
+def frozen_copy(module: ModuleType) -> ModuleType:
     """Copy a network; the copy takes no gradients."""
     return copy.deepcopy(module).requires_grad_(False)
 
 
 class TargetNetworks:
-    """The weights of slow copies beside those that they follow.
+    """Moves target networks towards the networks that they track.
 
     What else a network of the user's own keeps, such as the statistics of a batch norm, is copied.
 
     Parameters
     ----------
     pairs : iterable of (module, module)
-        Each trained network and its copy; pairs without a copy are left out.
+        Each trained network and its target; pairs without a target are left out.
     """
 
     def __init__(self, pairs: Iterable[tuple[nn.Module | None, nn.Module | None]]) -> None:
-        self._leading: list[Tensor] = []
-        self._following: list[Tensor] = []
+        self._online: list[Tensor] = []
+        self._target: list[Tensor] = []
         self._with_buffers: list[tuple[nn.Module, nn.Module]] = []
-        for leader, follower in pairs:
-            if leader is not None and follower is not None:
-                self._leading.extend(leader.parameters())
-                self._following.extend(follower.parameters())
-                if len(leader.state_dict()) > len(list(leader.parameters())):
-                    self._with_buffers.append((leader, follower))
+        for online, target in pairs:
+            if online is not None and target is not None:
+                self._online.extend(online.parameters())
+                self._target.extend(target.parameters())
+                if len(online.state_dict()) > len(list(online.parameters())):
+                    self._with_buffers.append((online, target))
 
     @torch.no_grad()
-    def move(self, tau: float) -> None:
-        """Move each copy a share `tau` of the way to what it follows; 1 copies."""
-        if self._following:
-            torch._foreach_lerp_(self._following, self._leading, tau)
-        for leader, follower in self._with_buffers:
-            for source, copied in zip(leader.buffers(), follower.buffers(), strict=True):
+    def update(self, tau: float) -> None:
+        """Move every target a share `tau` of the way to its network; 1 copies."""
+        if self._target:
+            torch._foreach_lerp_(self._target, self._online, tau)
+        for online, target in self._with_buffers:
+            for source, copied in zip(online.buffers(), target.buffers(), strict=True):
                 copied.copy_(source)

@@ -10,9 +10,9 @@ import gymnasium as gym
 from torch import Generator, Tensor
 
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
-from recollect.agent.algorithms.config import OffPolicyConfig, learning_rate
+from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.options import number, one_of, option
 
 
@@ -22,6 +22,7 @@ class ActorCriticConfig(OffPolicyConfig):
 
     policy_lr: float = option(3e-4, "Learning rate of the policy.", learning_rate)
     critic_lr: float = option(3e-4, "Learning rate of the critics.", learning_rate)
+    num_critics: int = critic_count(2)
 
 
 class ActorCritic(OffPolicyAlgorithm):
@@ -65,7 +66,7 @@ NOISES: Final[dict[NoiseKind, type[NoNoise | GaussianNoise | OUNoise]]] = {
 }
 
 
-def noise_kind(name: str, value: Any) -> Any:
+def noise_kind(name: str, value: object) -> object:
     """Check a kind of noise; `none`, as files and command lines have it, is read as None."""
     return one_of(*NOISES)(name, "none" if value is None else value)
 

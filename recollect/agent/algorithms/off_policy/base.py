@@ -2,13 +2,14 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
 from recollect.agent.algorithms.transitions import Batch, Transitions, read_transitions
+from recollect.agent.algorithms.utils import backward
+from recollect.roles import Device, VectorEnvs
 
 
 class OffPolicyAlgorithm(LearningAlgorithm):
@@ -16,9 +17,7 @@ class OffPolicyAlgorithm(LearningAlgorithm):
 
     config: OffPolicyConfig
 
-    def __init__(
-        self, device: torch.device | str, actor: Actor, envs: Any, config: OffPolicyConfig | None = None
-    ) -> None:
+    def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: OffPolicyConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
         # Which of them exist, and what they take, was said in the plan.
         self.policy: Any = actor.policy
@@ -46,7 +45,7 @@ class OffPolicyAlgorithm(LearningAlgorithm):
             Sizes of the TD errors, as the storage takes them.
         """
         loss = steps.mean(losses).sum()
-        loss.backward(inputs=self._critic_parameters)
+        backward(loss, self._critic_parameters)
         return loss, steps.errors(errors.detach().abs().mean(0))
 
     def _after_step(self) -> None:

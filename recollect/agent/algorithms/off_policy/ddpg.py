@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.algorithms.config import learning_rate
+from recollect.agent.algorithms.config import critic_count, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import (
     NOISE_DOC,
@@ -19,6 +19,7 @@ from recollect.agent.algorithms.off_policy.actor_critic import (
 )
 from recollect.agent.algorithms.targets import td_target
 from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.utils import backward
 from recollect.options import option
 
 
@@ -28,7 +29,11 @@ class DDPGConfig(ContinuousConfig):
 
     policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
     critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
+    num_critics: int = critic_count(1)
     noise: NoiseKind = option("gaussian", NOISE_DOC, noise_kind)
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="deterministic", critic="q_action", num_critics=self.num_critics, target_policy=True)
 
 
 class DDPG(ContinuousActorCritic):
@@ -45,10 +50,6 @@ class DDPG(ContinuousActorCritic):
     config_class = DDPGConfig
     config: DDPGConfig
     title = "DDPG"
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="deterministic", critic="q_action", num_critics=1, target_policy=True)
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
@@ -70,5 +71,5 @@ class DDPG(ContinuousActorCritic):
     def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
         features = steps.features.detach()
         loss = -steps.mean(self.critics.first(features, self.policy(features).mode()))
-        loss.backward(inputs=self._policy_parameters)
+        backward(loss, self._policy_parameters)
         return {"loss_pi": loss}

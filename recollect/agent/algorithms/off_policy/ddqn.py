@@ -11,7 +11,7 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Batch, Transitions
 from recollect.options import count, number, option
@@ -27,6 +27,9 @@ class DDQNConfig(OffPolicyConfig):
     final_epsilon: float = option(0.05, "Share of random actions at the end.", number(0.0, 1.0))
     epsilon_steps: int = option(10_000, "Steps over which the share of random actions falls, over all envs.", count)
     huber_delta: float = option(1.0, "TD errors beyond it count linearly.", number(0.0, above_low=True))
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy=None, critic="q_values", num_critics=1)
 
 
 class DDQN(OffPolicyAlgorithm):
@@ -50,10 +53,6 @@ class DDQN(OffPolicyAlgorithm):
         """Share of random actions now."""
         start, end = self.config.initial_epsilon, self.config.final_epsilon
         return start + (end - start) * min(1.0, self.num_acted / self.config.epsilon_steps)
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy=None, critic="q_values", num_critics=1)
 
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]

@@ -14,10 +14,10 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
 from recollect.agent.algorithms.transitions import Batch, Transitions
-from recollect.agent.algorithms.utils import gaussian_kl
+from recollect.agent.algorithms.utils import backward, gaussian_kl
 from recollect.options import count, number, option
 
 # Names of what bounds the KLs: of the improved policy, and of a step by its mean and by its deviation.
@@ -43,6 +43,11 @@ class MPOConfig(ContinuousConfig):
     temperature: float = option(1.0, "Temperature of the improved policy, at the beginning.", positive)
     multiplier_mean: float = option(1.0, "Multiplier of the mean's KL, at the beginning.", positive)
     multiplier_std: float = option(10.0, "Multiplier of the deviation's KL, at the beginning.", positive)
+
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(
+            policy="squashed_gaussian", critic="q_action", num_critics=self.num_critics, target_policy=True
+        )
 
 
 class Sampled(NamedTuple):
@@ -70,17 +75,14 @@ class MPO(ContinuousActorCritic):
     config: MPOConfig
     title = "MPO"
 
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2, target_policy=True)
-
     def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
         options = ("temperature", "multiplier_mean", "multiplier_std")
         pairs = zip(options, _MULTIPLIERS, strict=True)
         return {option: (name, _raw(getattr(self.config, option))) for option, name in pairs}
 
     def _groups(self) -> list[ParameterGroup]:
-        return [*super()._groups(), ParameterGroup("multiplier", self.multipliers.parameters(), "multiplier_lr")]
+        multipliers = list(self.multipliers.parameters())
+        return [*super()._groups(), ParameterGroup("multiplier", multipliers, "multiplier_lr", decays=False)]
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
@@ -111,8 +113,8 @@ class MPO(ContinuousActorCritic):
         kls = gaussian_kl(old.mean, new.mean, old.std.square().diag_embed(), new.std.square().diag_embed())
         limits = (self.config.epsilon_mean, self.config.epsilon_std)
         mean, std = (lagrangian(*bound) for bound in zip(kls, multipliers, limits, strict=True))
-        (loss_pi + mean.penalty + std.penalty).backward(inputs=self._policy_parameters)
-        (dual + mean.loss + std.loss).backward()
+        backward(loss_pi + mean.penalty + std.penalty, self._policy_parameters)
+        backward(dual + mean.loss + std.loss)
         return {"loss_pi": loss_pi, "temperature": temperature, "kl_mean": kls[0], "kl_std": kls[1]}
 
 

@@ -19,6 +19,9 @@ from recollect.agent.algorithms.transitions import Transitions
 class SACConfig(SoftConfig, ContinuousConfig):
     """Options of `SAC`."""
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=self.num_critics)
+
 
 class SAC(ContinuousActorCritic, SoftActorCritic):
     """Soft actor-critic with automatic temperature (Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905).
@@ -32,10 +35,6 @@ class SAC(ContinuousActorCritic, SoftActorCritic):
     config_class = SACConfig
     config: SACConfig
     title = "SAC (continuous)"
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="squashed_gaussian", critic="q_action", num_critics=2)
 
     def _taken_values(self, steps: Transitions) -> Tensor:
         values: Tensor = self.critics(steps.features, steps.action)

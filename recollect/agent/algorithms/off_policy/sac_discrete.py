@@ -24,6 +24,9 @@ class SACDiscreteConfig(SoftConfig):
         0.5, "Target entropy as a share of the uniform policy's, where none is given.", number(0.0, 1.0)
     )
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        return ActorPlan(policy="categorical", critic="q_values", num_critics=self.num_critics)
+
 
 class SACDiscrete(SoftActorCritic):
     """Soft actor-critic for discrete actions (Christodoulou, 2019, https://arxiv.org/abs/1910.07207).
@@ -36,10 +39,6 @@ class SACDiscrete(SoftActorCritic):
     config: SACDiscreteConfig
     title = "SAC (discrete)"
     action_spaces = (gym.spaces.Discrete,)
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="categorical", critic="q_values", num_critics=2)
 
     def _taken_values(self, steps: Transitions) -> Tensor:
         q_t: Tensor = self.critics(steps.features)  # [num_critics, rows, num_actions]

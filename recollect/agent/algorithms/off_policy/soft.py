@@ -10,9 +10,10 @@ from torch import Tensor
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import td_target, temperature_loss
 from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.utils import backward
 from recollect.options import flag, number, option, optional
 
 
@@ -39,7 +40,8 @@ class SoftActorCritic(ActorCritic):
     @property
     def temperature(self) -> Tensor:
         """Weight of the entropy now."""
-        return self.multipliers["log_temperature"].detach().exp()
+        log_temperature: Tensor = self.multipliers["log_temperature"]
+        return log_temperature.detach().exp()
 
     @property
     def target_entropy(self) -> float:
@@ -53,7 +55,7 @@ class SoftActorCritic(ActorCritic):
     def _groups(self) -> list[ParameterGroup]:
         return [
             *super()._groups(),
-            ParameterGroup("temperature", self.multipliers.parameters(), "temperature_lr"),
+            ParameterGroup("temperature", list(self.multipliers.parameters()), "temperature_lr", decays=False),
         ]
 
     def _backward(self, batch: Batch) -> Losses:
@@ -65,7 +67,7 @@ class SoftActorCritic(ActorCritic):
         loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
         losses, log_prob = self._policy_losses(steps.features.detach(), temperature)
         loss_pi = steps.mean(losses)
-        loss_pi.backward(inputs=self._policy_parameters)
+        backward(loss_pi, self._policy_parameters)
         scalars = {"loss_q": loss_q, "loss_pi": loss_pi, "temperature": temperature, "entropy": -log_prob}
         return Losses(scalars | self._learn_temperature(log_prob), sizes)
 
@@ -73,7 +75,7 @@ class SoftActorCritic(ActorCritic):
         if not self.config.learn_temperature:
             return {}
         loss = temperature_loss(self.multipliers["log_temperature"], log_prob, self.target_entropy)
-        loss.backward()
+        backward(loss)
         return {"loss_temperature": loss}
 
     @abstractmethod

@@ -1,13 +1,11 @@
 """`TD3`: DDPG with twin critics, smoothed targets and a slower policy."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import gymnasium as gym
 import torch
 from torch import Tensor
 
-from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.config import critic_count
 from recollect.agent.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from recollect.agent.algorithms.targets import smoothed_action
 from recollect.agent.algorithms.transitions import Transitions
@@ -18,6 +16,7 @@ from recollect.options import count, number, option
 class TD3Config(DDPGConfig):
     """Options of `TD3`."""
 
+    num_critics: int = critic_count(2)
     policy_delay: int = option(2, "Updates of the critics for each one of the policy and the targets.", count)
     target_noise_std: float = option(0.2, "Deviation of the noise on target actions.", number(0.0))
     target_noise_limit: float = option(0.5, "Largest noise on target actions.", number(0.0))
@@ -35,10 +34,6 @@ class TD3(DDPG):
     config_class = TD3Config
     config: TD3Config
     title = "TD3"
-
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        return ActorPlan(policy="deterministic", critic="q_action", num_critics=2, target_policy=True)
 
     def _next_action(self, features: Tensor) -> Tensor:
         action = super()._next_action(features)

@@ -22,15 +22,17 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     explained_variance,
     normalised,
 )
-from recollect.agent.algorithms.optimiser import ParameterGroup
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.utils import backward
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
+from recollect.roles import Device, VectorEnvs
 
 # Actors without memory look at no hidden state.
 _NO_STATE: Final = torch.zeros(1, 1)
 
 
-def _no_start_steps(name: str, value: Any) -> int:
+def _no_start_steps(name: str, value: object) -> int:
     if value != 0:
         raise ConfigError(f"{name} must be 0, got {value!r}; PPO learns only from actions of its own policy")
     return 0
@@ -65,6 +67,10 @@ class PPOConfig(AlgorithmConfig):
     start_steps: int = option(0, "Steps with random actions; there can be none.", _no_start_steps)
     max_grad_norm: float | None = grad_norm_limit(0.5)
 
+    def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
+        policy: PolicyKind = "gaussian" if isinstance(action_space, gym.spaces.Box) else "categorical"
+        return ActorPlan(policy=policy, critic="value", target_critics=False)
+
 
 class PPO(LearningAlgorithm):
     """Proximal policy optimisation with a clipped objective (Schulman et al., 2017, https://arxiv.org/abs/1707.06347).
@@ -87,7 +93,7 @@ class PPO(LearningAlgorithm):
     is_on_policy = True
     adam_epsilon = 1e-5
 
-    def __init__(self, device: torch.device | str, actor: Actor, envs: Any, config: PPOConfig | None = None) -> None:
+    def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: PPOConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
         # Which of them exist, and what they take, was said in the plan.
         self.policy: Any = actor.policy
@@ -136,11 +142,6 @@ class PPO(LearningAlgorithm):
         )
         return self.critic(features), self.policy(features).log_prob(batch[keys.ACTION])
 
-    @classmethod
-    def _plan(cls, action_space: gym.Space[Any]) -> ActorPlan:
-        policy: PolicyKind = "gaussian" if isinstance(action_space, gym.spaces.Box) else "categorical"
-        return ActorPlan(policy=policy, critic="value", target_critics=False)
-
     def _groups(self) -> list[ParameterGroup]:
         return [
             ParameterGroup("policy", self.actor.policy_parameters(), "lr"),
@@ -164,7 +165,7 @@ class PPO(LearningAlgorithm):
         loss_v = self._value_losses(self.critic(features), rows).mean()
         entropy = policy.entropy().mean()
         if not stops:
-            (loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy).backward()
+            backward(loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy)
         return Losses(
             {
                 "loss_pi": loss_pi,
@@ -225,4 +226,4 @@ class PPO(LearningAlgorithm):
     @property
     def _stage_steps(self) -> int:
         """Steps of all envs, of all workers that collect, between update stages."""
-        return self.config.update_every * int(self.envs.num_envs) * self.num_collectors
+        return self.config.update_every * self.envs.num_envs * self.num_collectors

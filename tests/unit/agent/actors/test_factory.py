@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from gymnasium.spaces import Discrete
 
 from recollect.agent.actors import Actor, ActorPlan, OffPolicyActor
+from recollect.agent.algorithms import ALGORITHMS
 from recollect.errors import ConfigError
 from tests.unit.agent.actors.actors import BOX, FLAT, SAC, make_actor
 
@@ -79,6 +81,13 @@ def test_an_algorithms_plan_is_made_for_the_action_space() -> None:
 def test_an_unknown_algorithm_is_refused(algorithm: Any, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         OffPolicyActor.create_factory(FLAT, BOX, algorithm)
+
+
+def test_a_factory_of_an_algorithm_brings_its_options() -> None:
+    algorithm = ALGORITHMS["sac"].create_factory(num_critics=5)
+    factory = OffPolicyActor.create_factory(FLAT, BOX, algorithm, hidden_sizes=(8,))
+    assert factory.plan == replace(SAC, num_critics=5)
+    assert factory("cpu").critics(torch.zeros(3, 3), torch.zeros(3, 2)).shape == (5, 3, 1)
 
 
 def test_an_unknown_option_is_refused() -> None:

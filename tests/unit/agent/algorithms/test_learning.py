@@ -13,6 +13,7 @@ from recollect import keys
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.factory import AlgorithmFactory
 from recollect.agent.algorithms.off_policy.sac import SAC, SACConfig
+from recollect.agent.algorithms.optimiser_names import OPTIMISERS
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning
 from tests.unit.agent.algorithms.off_policy.agents import make_agent, make_batch
 
@@ -144,6 +145,47 @@ def test_an_unknown_option_is_refused_with_the_closest() -> None:
 def test_an_action_space_that_does_not_fit_is_refused_with_who_can(name: str, space: object, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ALGORITHMS[name].plan(space)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "num_critics" in ALGORITHMS[name].config_class.docs()])
+def test_the_number_of_critics_is_an_option(name: str) -> None:
+    agent = make_agent(name, num_critics=4)
+    assert agent.actor.plan.num_critics == 4
+    _, info = agent.algo.compute_gradients(make_batch(agent))
+    assert info[keys.ALGORITHM]["loss_q"] > 0
+
+
+def test_an_actor_of_another_plan_is_refused() -> None:
+    agent = make_agent("sac")
+    with pytest.raises(ConfigError, match=r"SAC \(continuous\) needs an actor of .*num_critics=5.* got one of .*=2"):
+        SAC.create_factory(num_critics=5)("cpu", agent.actor, None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"TD3 needs an actor of"):
+        ALGORITHMS["td3"].create_factory()("cpu", agent.actor, None)
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_critics", 3), ("optimiser", "sgd"), ("optimiser_kwargs", {})])
+def test_what_networks_and_optimiser_are_built_from_cannot_change(name: str, value: object) -> None:
+    algo = make_agent("sac").algo
+    before = algo.config
+    with pytest.raises(ConfigError, match=f"{name} of SAC .* cannot change while it runs"):
+        algo.update_algorithm_parameter(name, value)
+    assert algo.config is before
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_agent_resumes_with_every_optimiser(name: str) -> None:
+    agent, copy = (make_agent("sac", optimiser=name) for _ in range(2))
+    for seed in range(5):
+        agent.algo.compute_gradients(make_batch(agent, seed=seed))
+        agent.algo.apply_gradients()
+        if seed == 2:
+            copy.algo.set_weights(agent.actor.state_dict())
+            copy.algo.load_state(agent.algo.state())
+        elif seed > 2:
+            copy.algo.compute_gradients(make_batch(copy, seed=seed))
+            copy.algo.apply_gradients()
+    for ours, theirs in zip(agent.actor.parameters(), copy.actor.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 class OwnFeatures(nn.Sequential):

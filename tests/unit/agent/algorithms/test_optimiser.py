@@ -1,11 +1,16 @@
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from recollect.agent.actors import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
-from recollect.agent.algorithms.optimiser import GroupedAdam, ParameterGroup
+from recollect.agent.algorithms.optimiser import GroupedOptimiser
+from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.optimiser_names import OPTIMISERS
+from recollect.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,15 +18,21 @@ class TwoRates(AlgorithmConfig):
     fast: float = 1e-1
     slow: float = 1e-3
 
+    def plan(self, action_space: object) -> ActorPlan:
+        return ActorPlan(None, "q_values")
+
 
 def make_parameters() -> list[nn.Parameter]:
     generator = torch.Generator().manual_seed(0)
     return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 2), (2,), ())]
 
 
-def make_optimiser(parameters: list[nn.Parameter], epsilon: float = 1e-8) -> GroupedAdam:
-    groups = [ParameterGroup("weights", parameters[:2], "fast"), ParameterGroup("number", parameters[2:], "slow")]
-    return GroupedAdam(groups, epsilon)
+def make_optimiser(parameters: list[nn.Parameter], epsilon: float = 1e-8, **options: Any) -> GroupedOptimiser:
+    groups = [
+        ParameterGroup("weights", parameters[:2], "fast"),
+        ParameterGroup("number", parameters[2:], "slow", decays=False),
+    ]
+    return GroupedOptimiser(groups, TwoRates(**options), epsilon)
 
 
 def set_gradients(parameters: list[nn.Parameter], seed: int) -> None:
@@ -30,11 +41,23 @@ def set_gradients(parameters: list[nn.Parameter], seed: int) -> None:
         parameter.grad = torch.randn(parameter.shape, generator=generator)
 
 
-def test_steps_are_those_of_adam() -> None:
+KEYWORDS: list[tuple[str, dict[str, Any]]] = [
+    ("adam", {"betas": [0.8, 0.99], "weight_decay": 0.1}),
+    ("adam", {"amsgrad": True}),
+    ("adamw", {"weight_decay": 0.1}),
+    ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+]
+each_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
+
+
+@pytest.mark.parametrize(("name", "keywords"), [*((name, {}) for name in OPTIMISERS), *KEYWORDS])
+def test_steps_are_those_of_pytorch(name: str, keywords: dict[str, Any]) -> None:
     ours, theirs = make_parameters(), make_parameters()
-    optimiser = make_optimiser(ours, epsilon=1e-5)
-    groups = [{"params": theirs[:2], "lr": 1e-1}, {"params": theirs[2:], "lr": 1e-3}]
-    reference = torch.optim.Adam(groups, eps=1e-5)
+    optimiser = make_optimiser(ours, optimiser=name.upper(), optimiser_kwargs=keywords)
+    # The defaults of PyTorch, but without decay of what has no zero to return to.
+    no_decay = {} if name == "rprop" else {"weight_decay": 0.0}
+    groups = [{"params": theirs[:2], "lr": 1e-1}, {"params": theirs[2:], "lr": 1e-3, **no_decay}]
+    reference = OPTIMISERS[name](groups, **keywords)  # type: ignore[call-arg]
     for seed in range(5):
         set_gradients(ours, seed)
         set_gradients(theirs, seed)
@@ -42,6 +65,35 @@ def test_steps_are_those_of_adam() -> None:
         reference.step()
     for found, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, expected)
+
+
+def test_an_algorithm_may_have_an_epsilon_of_its_own() -> None:
+    ours, theirs = make_parameters(), make_parameters()
+    optimiser = make_optimiser(ours, epsilon=1e-1)
+    reference = torch.optim.Adam([{"params": theirs[:2], "lr": 1e-1}, {"params": theirs[2:], "lr": 1e-3}], eps=1e-1)
+    for seed in range(3):
+        set_gradients(ours, seed)
+        set_gradients(theirs, seed)
+        optimiser.step(TwoRates())
+        reference.step()
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimiser": "adm"}, r"optimiser must be one of .*adamw.*sgd, got 'adm'; did you mean 'adam'"),
+        ({"optimiser": 3}, "optimiser must be one of"),
+        ({"optimiser": "lbfgs"}, "optimiser must be one of"),
+        ({"optimiser": "sgd", "optimiser_kwargs": {"betas": 3}}, r"'sgd' refuses .* it takes momentum, dampening"),
+        ({"optimiser_kwargs": {"weight_decay": -1}}, "'adam' refuses .*weight_decay"),
+        ({"optimiser_kwargs": {"lr": 1.0}}, "without 'lr'"),
+        ({"optimiser_kwargs": "fast"}, "must be keyword arguments"),
+    ],
+)
+def test_what_no_optimiser_takes_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        TwoRates(**options)
 
 
 def test_a_share_of_the_rates() -> None:
@@ -53,7 +105,7 @@ def test_a_share_of_the_rates() -> None:
         torch.testing.assert_close(far - start, 2.0 * (near - start), rtol=1e-4, atol=1e-6)
 
 
-def test_a_group_without_gradients_stays_with_its_moments() -> None:
+def test_a_group_without_gradients_stays_with_its_running_means() -> None:
     often, seldom = make_parameters(), make_parameters()
     optimisers = [make_optimiser(parameters) for parameters in (often, seldom)]
     for seed in range(4):
@@ -100,15 +152,17 @@ def test_groups_without_gradients_have_no_norm() -> None:
     assert list(make_optimiser(parameters).clip_gradients(1.0)) == ["number"]
 
 
-def test_a_loaded_state_goes_on_alike() -> None:
+@each_optimiser
+def test_a_loaded_state_resumes_alike(name: str) -> None:
     first = make_parameters()
-    optimiser = make_optimiser(first)
+    optimiser = make_optimiser(first, optimiser=name)
     for seed in range(3):
         set_gradients(first, seed)
         optimiser.step(TwoRates())
     second = [nn.Parameter(parameter.detach().clone()) for parameter in first]
-    resumed = make_optimiser(second)
+    resumed = make_optimiser(second, optimiser=name)
     resumed.load_state(optimiser.state())
+    assert resumed.state().keys() == optimiser.state().keys()
     for parameters, each in ((first, optimiser), (second, resumed)):
         set_gradients(parameters, 9)
         each.step(TwoRates())

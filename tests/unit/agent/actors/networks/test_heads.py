@@ -13,15 +13,21 @@ from recollect.agent.actors.networks.distributions import (
     Gaussian,
     SquashedGaussian,
 )
-from recollect.agent.actors.networks.heads import head_class
+from recollect.agent.actors.networks.heads import build_policy
+from recollect.agent.actors.plan import ActorPlan
 from recollect.errors import ConfigError
 
 FEATURES, ROWS = 3, 200
 BOX = Box(-1, 1, (2, 2))
 
 
+def plan_with(kind: Any) -> ActorPlan:
+    return ActorPlan(policy=kind, critic="value")
+
+
 def _distribution(kind: Any, space: Any, *, scale: float = 1.0) -> Any:
-    head = head_class(kind, space)(FEATURES, space, ActorConfig(hidden_sizes=(8,)))
+    head = build_policy(plan_with(kind), FEATURES, space, ActorConfig(hidden_sizes=(8,)))
+    assert head is not None
     return head(scale * torch.randn(ROWS, FEATURES))
 
 
@@ -72,9 +78,9 @@ def test_several_choices_never_take_an_action_that_a_choice_lacks(counts: list[i
 @pytest.mark.parametrize("kind", ["deterministic", "squashed_gaussian", "gaussian"])
 def test_a_continuous_policy_needs_a_box(kind: Any) -> None:
     with pytest.raises(ConfigError, match=r"cannot act in Discrete\(2\); it needs Box"):
-        head_class(kind, Discrete(2))
+        build_policy(plan_with(kind), FEATURES, Discrete(2), ActorConfig())
 
 
 def test_a_categorical_policy_needs_choices() -> None:
     with pytest.raises(ConfigError, match=r"cannot act in Box.* it needs Discrete"):
-        head_class("categorical", BOX)
+        build_policy(plan_with("categorical"), FEATURES, BOX, ActorConfig())

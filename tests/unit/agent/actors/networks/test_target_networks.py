@@ -18,7 +18,7 @@ def test_copies_move_a_share_of_the_way() -> None:
     follower = frozen_copy(leader)
     start = leader.weight.detach().clone()
     leader.weight.data += 1.0
-    TargetNetworks([(leader, follower), (None, None), (nn.Linear(1, 1), None)]).move(0.1)
+    TargetNetworks([(leader, follower), (None, None), (nn.Linear(1, 1), None)]).update(0.1)
     torch.testing.assert_close(follower.weight.data, start + 0.1)
     torch.testing.assert_close(leader.weight.data, start + 1.0)
 
@@ -27,7 +27,7 @@ def test_a_share_of_1_copies_bit_for_bit() -> None:
     leader = nn.Linear(3, 2)
     follower = frozen_copy(leader)
     leader.weight.data += torch.randn(2, 3) * 1e-7
-    TargetNetworks([(leader, follower)]).move(1.0)
+    TargetNetworks([(leader, follower)]).update(1.0)
     assert torch.equal(follower.weight, leader.weight)
 
 
@@ -36,7 +36,7 @@ def test_statistics_are_copied() -> None:
     follower = frozen_copy(leader)
     followers = TargetNetworks([(leader, follower)])
     leader(torch.randn(5, 2) + 3.0)
-    followers.move(0.1)
+    followers.update(0.1)
     assert leader.running_mean is not None
     assert leader.running_mean.abs().sum() > 0
     assert torch.equal(follower.running_mean, leader.running_mean)
@@ -46,6 +46,6 @@ def test_with_nothing_to_follow_nothing_happens() -> None:
     leader = nn.BatchNorm1d(2)
     before = {name: value.clone() for name, value in leader.state_dict().items()}
     for pairs in ([], [(leader, None)]):
-        TargetNetworks(pairs).move(0.5)
-        TargetNetworks(pairs).move(1.0)
+        TargetNetworks(pairs).update(0.5)
+        TargetNetworks(pairs).update(1.0)
     assert all(torch.equal(value, before[name]) for name, value in leader.state_dict().items())

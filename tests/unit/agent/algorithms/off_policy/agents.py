@@ -40,9 +40,9 @@ def space_of(name: str) -> gym.Space[Any]:
 def make_agent(name: str, *, actor_options: dict[str, Any] | None = None, seed: int = 1, **options: Any) -> Agent:
     """An agent with tiny networks."""
     networks = {"hidden_sizes": (8,), "memory_size": 4, **(actor_options or {})}
-    factory = OffPolicyActor.create_factory(OBS, space_of(name), ALGORITHMS[name], seed=seed, **networks)
-    actor = factory("cpu")
-    algo = ALGORITHMS[name].create_factory(**options)("cpu", actor, None)
+    factory = ALGORITHMS[name].create_factory(**options)
+    actor = OffPolicyActor.create_factory(OBS, space_of(name), factory, seed=seed, **networks)("cpu")
+    algo = factory("cpu", actor, None)
     assert isinstance(algo, OffPolicyAlgorithm)
     return Agent(actor, algo)
 

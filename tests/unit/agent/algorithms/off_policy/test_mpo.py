@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn import functional
 
 from recollect import keys
@@ -19,45 +18,6 @@ def make_moved_agent() -> Agent:
         for weight in agent.actor.policy_parameters():
             weight.mul_(1.3)
     return agent
-
-
-def test_losses_written_out() -> None:
-    agent = make_moved_agent()
-    actor, batch = agent.actor, make_batch(agent)
-    assert actor.policy is not None
-    assert actor.target_policy is not None
-    assert actor.target_critics is not None
-    agent.algo.generator.manual_seed(5)
-    gradients, info = agent.algo.compute_gradients(batch)
-
-    old, new = actor.target_policy(batch[keys.NEXT_OBS]), actor.policy(batch[keys.NEXT_OBS])
-    noise = torch.empty(7, 6, 2).normal_(generator=torch.Generator().manual_seed(5))
-    samples = old.mean + old.std * noise
-    each = [actor.target_critics(batch[keys.NEXT_OBS], action.tanh()).min(0).values for action in samples]
-    values = torch.stack(each).squeeze(-1)  # [num_samples, rows]
-    target = batch[keys.REWARD] + batch[keys.DISCOUNT] * values.mean(0)[:, None]
-    errors = target.detach() - actor.critics(batch[keys.OBS], batch[keys.ACTION])
-    loss_q = (0.5 * errors.square()).mean(1).sum()
-
-    weights = (values / 0.7).softmax(0)
-    with_mean = Independent(Normal(new.mean, old.std), 1)
-    with_std = Independent(Normal(old.mean, new.std), 1)
-    fit = -(weights * (with_mean.log_prob(samples) + with_std.log_prob(samples))).sum(0).mean()
-    first = Independent(Normal(old.mean, old.std), 1)
-    kl_mean, kl_std = kl_divergence(first, with_mean).mean(), kl_divergence(first, with_std).mean()
-    critic = torch.autograd.grad(loss_q, actor.critic_parameters())
-    policy = torch.autograd.grad(fit + 2.0 * kl_mean + 5.0 * kl_std, actor.policy_parameters())
-    torch.testing.assert_close(tuple(gradients[:-3]), (*critic, *policy), rtol=1e-4, atol=1e-5)
-    assert info[keys.ALGORITHM]["loss_pi"] == pytest.approx(fit.item(), rel=1e-4)
-
-    raw = [agent.algo.multipliers[name].detach().clone().requires_grad_() for name in ("temperature", "mean", "std")]
-    temperature, mean, std = (functional.softplus(value) for value in raw)
-    dual = temperature * (0.2 + (values / temperature).exp().mean(0).log()).mean()
-    bounds = mean * (0.05 - kl_mean.detach()) + std * (0.02 - kl_std.detach())
-    expected = torch.autograd.grad(dual + bounds, raw)
-    found = dict(zip(agent.algo.multipliers.parameters(), gradients[-3:], strict=True))
-    for name, gradient in zip(("temperature", "mean", "std"), expected, strict=True):
-        torch.testing.assert_close(found[agent.algo.multipliers[name]], gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_multipliers_begin_where_they_should() -> None:

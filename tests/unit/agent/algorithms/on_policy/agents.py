@@ -40,13 +40,14 @@ def make_agent(
     memory: str | None = None,
     overlap: int = 0,
     normalise: bool = False,
+    feature_sizes: tuple[int, ...] = (),
     store_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> Agent:
     """Make an agent; `options` are the algorithm's."""
     envs = SimpleNamespace(num_envs=NUM_ENVS)
     sizes: dict[str, Any] = {"hidden_sizes": (16,), "memory": memory, "memory_size": 8, "features": "flat"}
-    sizes |= {"sequence_overlap": overlap, "normalise_observations": normalise}
+    sizes |= {"feature_sizes": feature_sizes, "sequence_overlap": overlap, "normalise_observations": normalise}
     actor = OnPolicyActor.create_factory(obs_space, action_space, PPO, seed=1, **sizes)("cpu")
     algo = PPO.create_factory(**{"update_every": 12, "lr": 1e-2, **options})("cpu", actor, envs)
     assert isinstance(algo, PPO)

@@ -102,35 +102,58 @@ def test_deterministic_acting_draws_nothing() -> None:
     assert torch.equal(agent.actor.generator.get_state(), before)
 
 
-@pytest.mark.parametrize("options", [{}, {"value_clip": 0.1}, {"normalise_advantages": False}])
-def test_gradients_are_those_of_the_loss_written_out(options: dict[str, Any]) -> None:
-    agent = make_agent(
-        Discrete(3), num_mini_batch=1, num_epochs=2, entropy_weight=0.1, value_weight=0.7, max_grad_norm=None, **options
-    )
+@pytest.mark.parametrize("options", [{}, {"value_clip": 0.05}, {"normalise_advantages": False}, {"anneal_clip": True}])
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_losses_and_gradients_are_those_of_the_definition(memory: str | None, options: dict[str, Any]) -> None:
+    rates = {"clip": 0.1, "entropy_weight": 0.1, "value_weight": 0.7, "anneal_steps": 72, "max_grad_norm": None}
+    batches = {"num_mini_batch": 1, "num_epochs": 4}
+    agent = make_agent(Discrete(3), memory=memory, feature_sizes=(5,), **batches, **rates, **options)
     collect(agent)
-    first, second = batches_of(agent)
-    agent.algo.compute_gradients(first)
-    agent.algo.apply_gradients()
-    grads, _ = agent.algo.compute_gradients(second)
-    expected = torch.autograd.grad(loss_written_out(agent, second), list(agent.actor.parameters()))
-    for found, wanted in zip(grads, expected, strict=True):
-        torch.testing.assert_close(found, wanted)
+    *before, batch = batches_of(agent)
+    for each in before:
+        agent.algo.compute_gradients(each)
+        agent.algo.apply_gradients()
+    # Ratios and changes of values on both sides of the clips.
+    shifts = torch.linspace(-0.5, 0.5, batch[keys.LOG_PROB].numel()).view_as(batch[keys.LOG_PROB])
+    batch |= {key: batch[key] + shifts for key in (keys.LOG_PROB, keys.VALUE)}
+    # Three of the eight updates within `anneal_steps` are done.
+    clip = 0.1 * (5 / 8 if "anneal_clip" in options else 1.0)
+    wanted = expected_losses(agent, batch, clip)
+    loss = wanted["loss_pi"] + 0.7 * wanted["loss_v"] - 0.1 * wanted["entropy"]
+    gradients = torch.autograd.grad(loss, list(agent.actor.parameters()))
+    _, info = agent.algo.compute_gradients(batch)
+    torch.testing.assert_close([weight.grad for weight in agent.actor.parameters()], [*gradients], rtol=1e-4, atol=1e-5)
+    for key, value in wanted.items():
+        assert info[keys.ALGORITHM][key] == pytest.approx(value.item(), rel=1e-4, abs=1e-6), key
 
 
-def loss_written_out(agent: Agent, batch: dict[str, Any]) -> torch.Tensor:
+def expected_losses(agent: Agent, batch: dict[str, Any], clip: float) -> dict[str, torch.Tensor]:
     config = agent.algo.config
-    logits = agent.actor.policy(batch[keys.OBS]).logits  # type: ignore[misc]
-    policy = torch.distributions.Categorical(logits=logits)
-    ratio = (policy.log_prob(batch[keys.ACTION][:, 0]) - batch[keys.LOG_PROB][:, 0]).exp()
-    advantage = batch[keys.ADVANTAGE][:, 0]
+    if agent.actor.is_recurrent:
+        features = features_written_out(agent, batch)
+        is_step = batch[keys.MASK][..., 0].bool()
+        batch = {
+            key: batch[key][is_step] for key in (keys.ACTION, keys.LOG_PROB, keys.ADVANTAGE, keys.VALUE, keys.RETURN)
+        }
+    else:
+        none = torch.zeros(len(batch[keys.OBS]), 1)
+        features = agent.actor.body(batch[keys.OBS], none, none)[0]
+    policy = torch.distributions.Categorical(logits=agent.actor.policy(features).logits)
+    log_ratio = policy.log_prob(batch[keys.ACTION][:, 0]) - batch[keys.LOG_PROB][:, 0]
+    ratio, advantage = log_ratio.exp(), batch[keys.ADVANTAGE][:, 0]
     if config.normalise_advantages:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    gain = torch.min(ratio * advantage, ratio.clip(0.8, 1.2) * advantage).mean()
-    value, old, target = agent.actor.critics(batch[keys.OBS]), batch[keys.VALUE], batch[keys.RETURN]
+    value, old, target = agent.actor.critics(features), batch[keys.VALUE], batch[keys.RETURN]
     error = (value - target) ** 2
     if config.value_clip is not None:
-        error = torch.max(error, (old + (value - old).clip(-0.1, 0.1) - target) ** 2)
-    return -gain + 0.7 * error.mean() - 0.1 * policy.entropy().mean()
+        error = torch.max(error, (old + (value - old).clip(-0.05, 0.05) - target) ** 2)
+    return {
+        "loss_pi": -torch.min(ratio * advantage, ratio.clip(1 - clip, 1 + clip) * advantage).mean(),
+        "loss_v": error.mean(),
+        "entropy": policy.entropy().mean(),
+        "kl": (ratio - 1 - log_ratio).mean(),
+        "clip_fraction": ((ratio - 1).abs() > clip).float().mean(),
+    }
 
 
 def test_padding_has_no_part_in_the_gradients() -> None:
