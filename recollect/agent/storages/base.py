@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 
+from recollect.agent.storages.config import StorageConfig
 from recollect.checks import check_device
 
 Batch = dict[str, Any]
@@ -45,7 +46,7 @@ class Storage(ABC):
 
     @classmethod
     @abstractmethod
-    def create_factory(cls, size: int) -> "StorageFactory":
+    def create_factory(cls, size: int) -> "StorageFactory[Self]":
         """Return a function that creates storages of this class."""
 
     @abstractmethod
@@ -85,24 +86,30 @@ class Storage(ABC):
         """Change a parameter while running; an unknown name changes nothing and warns."""
 
 
+StorageT = TypeVar("StorageT", bound=Storage)
+
+
 @dataclass(frozen=True)
-class StorageFactory:
+class StorageFactory(Generic[StorageT]):
     """Creates storages of one class and configuration, here or in a worker that it was sent to.
 
     Examples
     --------
     >>> from recollect.agent.storages import PERBuffer
     >>> PERBuffer.create_factory(1000, n_step=3)
-    StorageFactory(PERBuffer, size=1000, n_step=3, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000)
+    StorageFactory(PERBuffer, size=1000, n_step=3)
     """
 
-    storage_class: type[Any]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    storage_class: type[StorageT]
+    config: StorageConfig
 
-    def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> Any:
+    def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> StorageT:
         """Create a storage for this actor, algorithm and these envs."""
-        return self.storage_class(device=device, actor=actor, algorithm=algorithm, envs=envs, **self.parameters)
+        make: type[Any] = self.storage_class  # each class has a signature of its own
+        options = {entry.name: getattr(self.config, entry.name) for entry in fields(self.config)}
+        storage: StorageT = make(device=device, actor=actor, algorithm=algorithm, envs=envs, **options)
+        return storage
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        given = ", ".join(f"{name}={value!r}" for name, value in self.config.changed().items())
         return f"StorageFactory({self.storage_class.__name__}, {given})"

@@ -1,11 +1,14 @@
 """`HERBuffer`: hindsight experience replay."""
 
-from typing import Any, Unpack
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
 
 from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.config import StorageConfig, takes
 from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
 from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.relabelling import (
@@ -16,28 +19,45 @@ from recollect.agent.storages.experience.sampling.relabelling import (
     HerFunction,
 )
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions
+from recollect.agent.storages.off_policy.ere_buffer import EREBuffer, EREConfig
 from recollect.agent.storages.off_policy.replay_buffer import Rows
-from recollect.checks import check_number
 from recollect.errors import ConfigError, SchemaError
+from recollect.options import number, one_of, option
 
 
-class HEROptions(StoreOptions, total=False):
-    """Options of hindsight, beside the `StoreOptions`.
+def _function(name: str, value: Any) -> Any:
+    if value is not None and not callable(value):
+        raise ConfigError(f"{name} must be callable or None, got {value!r}")
+    return value
 
-    strategy : {"future", "final", "episode", "random"}
-        Where goals come from.
-    share : float
-        Share of a batch that is relabelled, 4/5 by default.
-    compute_reward, compute_terminated : callable, optional
-        `(achieved_goal, desired_goal, info)` of whole batches; by default those of the environment.
-    """
 
-    strategy: Strategy
-    share: float
-    compute_reward: GoalFunction | None
-    compute_terminated: GoalFunction | None
+@dataclass(frozen=True)
+class HindsightConfig(StorageConfig):
+    """Options of hindsight, apart from those of what it is combined with, so that `her_function` comes before them."""
+
+    her_function: HerFunction | None = option(
+        None, "Rewrites rows for another goal; none for Gymnasium's goal observations.", _function, is_code=True
+    )
+    _: KW_ONLY
+    strategy: Strategy = option(
+        "future", "Where goals come from: future, final, episode or random.", one_of(*get_args(Strategy))
+    )
+    share: float = option(0.8, "Share of a batch that is relabelled.", number(0.0, 1.0))
+    compute_reward: GoalFunction | None = option(
+        None, "Reward of achieved and desired goals; none for the environment's.", _function, is_code=True
+    )
+    compute_terminated: GoalFunction | None = option(
+        None, "Whether a goal ends the episode; none for the environment's.", _function, is_code=True
+    )
+
+
+@dataclass(frozen=True)
+class HERConfig(EREConfig, HindsightConfig):
+    """Options of hindsight experience replay."""
+
+    @classmethod
+    def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        return {}
 
 
 class HERBuffer(EREBuffer):
@@ -55,11 +75,12 @@ class HERBuffer(EREBuffer):
         Rewrites `(obs, rhs, next_obs, next_rhs, reward)` given `initial_state` and `final_state`, the
         observation whose goal was chosen: whole batches as arrays or dicts of arrays. None rewrites
         Gymnasium's goal observations.
-    n_step, epsilon, alpha, beta, default_error, eta, cmin
-        As in `EREBuffer`.
-    **options
-        See `HEROptions`.
+    *values, **given
+        See `HERConfig`.
     """
+
+    config_class: ClassVar[type[HERConfig]] = HERConfig
+    config: HERConfig
 
     def __init__(
         self,
@@ -69,66 +90,26 @@ class HERBuffer(EREBuffer):
         algorithm: Any,
         envs: Any,
         her_function: HerFunction | None,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[HEROptions],
+        *values: Any,
+        **given: Any,
     ) -> None:
-        strategy = options.pop("strategy", KEYWORD_DEFAULTS["strategy"])
-        share = check_number("share", options.pop("share", KEYWORD_DEFAULTS["share"]), 0.0, 1.0)
-        compute_reward = options.pop("compute_reward", None)
-        compute_terminated = options.pop("compute_terminated", None)
-        functions = {
-            "her_function": her_function,
-            "compute_reward": compute_reward,
-            "compute_terminated": compute_terminated,
-        }
-        for name, function in functions.items():
-            if function is not None and not callable(function):
-                raise ConfigError(f"{name} must be callable or None, got {function!r}")
-        super().__init__(
-            size,
-            device,
-            actor,
-            algorithm,
-            envs,
-            n_step,
-            epsilon,
-            alpha,
-            beta,
-            default_error,
-            eta,
-            cmin,
-            **options,  # type: ignore[misc]
-        )
+        super().__init__(size, device, actor, algorithm, envs, her_function, *values, **given)
+
+    def _make_parts(self) -> None:
+        super()._make_parts()
+        config = self.config
         rewriter: GoalRewriter | FunctionRewriter
-        if her_function is None:
-            rewriter = GoalRewriter(_goal_functions(compute_reward, compute_terminated, envs))
+        if config.her_function is None:
+            rewriter = GoalRewriter(_goal_functions(config.compute_reward, config.compute_terminated, self.envs))
         else:
-            rewriter = FunctionRewriter(her_function)
-        self._hindsight = Hindsight(strategy, share, rewriter)
+            rewriter = FunctionRewriter(config.her_function)
+        self._hindsight = Hindsight(config.strategy, config.share, rewriter)
 
     @classmethod
-    def create_factory(  # type: ignore[override]  # the documented order puts her_function second
-        cls,
-        size: int,
-        her_function: HerFunction | None = None,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[HEROptions],
-    ) -> StorageFactory:
+    @takes(HERConfig)
+    def create_factory(cls, config: HERConfig) -> StorageFactory[Self]:  # type: ignore[override]  # promised order
         """Return a function that creates `HERBuffer` instances."""
-        recent = EREBuffer.create_factory(size, n_step, epsilon, alpha, beta, default_error, eta, cmin)
-        return StorageFactory(cls, {**recent.parameters, "her_function": her_function, **options})
+        return StorageFactory(cls, config)
 
     def handle_end_of_episode(self) -> None:
         """Make the episodes that have ended since available to relabelling.

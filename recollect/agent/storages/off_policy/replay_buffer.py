@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self, Unpack, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import numpy as np
 import torch
@@ -10,13 +10,13 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
-from recollect.agent.storages.experience.store.experience_store import ONE_STEP
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP, SequenceShape
+from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
-from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions, sequence_shape
-from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 
@@ -54,8 +54,8 @@ class ReplayBuffer(BaseBuffer, Storage):
         Owner of `gamma`, which is read at each draw.
     envs : VecEnv
         Tells the number of environments.
-    **options
-        See `StoreOptions`.
+    *values, **given
+        See `ReplayConfig`.
 
     Attributes
     ----------
@@ -73,35 +73,18 @@ class ReplayBuffer(BaseBuffer, Storage):
     """
 
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
+    config_class: ClassVar[type[ReplayConfig]] = ReplayConfig
+    config: ReplayConfig
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        **options: Unpack[StoreOptions],
-    ) -> None:
-        check_options(type(self).__name__, options, StoreOptions.__annotations__, names_of(self.create_factory))
-        super().__init__(
-            size,
-            device,
-            actor,
-            algorithm,
-            envs,
-            seed=options.get("seed"),
-            frame_stack=options.get("frame_stack"),
-            allocator=Allocator(options.get("backing", KEYWORD_DEFAULTS["backing"]), options.get("path")),
-            sequence=sequence_shape(actor, algorithm, options),
-        )
+    def _make_parts(self) -> None:
         self._was_done = np.ones((self.num_envs, 1), np.float32)
-        self._ends_watch = FinalObsCheck(_ADVICE)
+        self._final_obs_check = FinalObsCheck(_ADVICE)
 
     @classmethod
-    def create_factory(cls, size: int, **options: Unpack[StoreOptions]) -> StorageFactory:
+    @takes(ReplayConfig)
+    def create_factory(cls, config: ReplayConfig) -> StorageFactory[Self]:
         """Return a function that creates `ReplayBuffer` instances."""
-        return StorageFactory(cls, {"size": size, **options})
+        return StorageFactory(cls, config)
 
     @classmethod
     def standalone(
@@ -124,12 +107,11 @@ class ReplayBuffer(BaseBuffer, Storage):
         gamma : float
             Discount factor of returns.
         **options
-            The class's own parameters and the `StoreOptions`.
+            Those of `create_factory`.
         """
-        check_options(cls.__name__, options, names_of(cls.create_factory), names_of(cls.standalone))
+        config = cls.config_class.of(cls.__name__, options, size, others=("num_envs", "gamma", "device"))
         stand_in = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
-        storage: Self = cls.create_factory(size, **options)(device, None, stand_in, stand_in)
-        return storage
+        return StorageFactory(cls, config)(device, None, stand_in, stand_in)
 
     def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
@@ -210,8 +192,8 @@ class ReplayBuffer(BaseBuffer, Storage):
             }
         )
         self._was_done = ended
-        if not self._ends_watch.is_over:
-            self._ends_watch.follow(obs, next_obs, ended)
+        if not self._final_obs_check.is_over:
+            self._final_obs_check.follow(obs, next_obs, ended)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
@@ -220,6 +202,12 @@ class ReplayBuffer(BaseBuffer, Storage):
     def update_priorities(self, batch: Batch, errors: Any) -> None:
         """Tell the storage the TD errors of a batch; without priorities nothing happens."""
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
+
+    def _allocator(self) -> Allocator:
+        return Allocator(self.config.backing, self.config.path)
+
+    def _sequence(self) -> SequenceShape | None:
+        return self.config.sequence_shape(self.actor, self.algorithm)
 
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
         store = self._store

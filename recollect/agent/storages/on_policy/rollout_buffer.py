@@ -1,8 +1,9 @@
 """`RolloutBuffer`: what on-policy storages share, from the steps of a rollout to shuffled mini-batches."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Final, Unpack
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -10,19 +11,33 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
+from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
-from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
+from recollect.options import count, option, optional
 
 # Steps that the networks see at once when all stored steps are evaluated anew.
 _EVALUATED_STEPS: Final = 1024
+
+
+@dataclass(frozen=True)
+class RolloutConfig(StorageConfig):
+    """Options of every on-policy storage."""
+
+    _: KW_ONLY
+    sequence_length: int | None = option(
+        None,
+        "Most steps of a recurrent actor's sequences, with the actor's sequence_overlap first ones that only warm the "
+        "memory up; none for the algorithm's update_every.",
+        optional(count),
+        changes=True,
+    )
 
 
 class RolloutBuffer(BaseBuffer):
@@ -41,29 +56,24 @@ class RolloutBuffer(BaseBuffer):
         If it `is_recurrent`, batches are sequences.
     algorithm : Algorithm
         Owner of `gamma`; its `next_values` and `evaluate_actions` are asked for values.
-    **options
-        See `RolloutOptions`.
+    *values, **given
+        See `RolloutConfig`.
     """
 
     storage_tensors = (*STEP_KEYS, keys.VALUE, keys.LOG_PROB)
     # Whether steps of a policy that is older than the present one are learned from correctly.
     takes_older_policies: ClassVar[bool] = False
+    config_class: ClassVar[type[RolloutConfig]] = RolloutConfig
+    config: RolloutConfig
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        **options: Unpack[RolloutOptions],
-    ) -> None:
-        check_options(type(self).__name__, options, RolloutOptions.__annotations__, names_of(self.create_factory))
-        seed, frame_stack = options.get("seed"), options.get("frame_stack")
-        super().__init__(size, device, actor, algorithm, envs, seed=seed, frame_stack=frame_stack)
-        self._set_sequence_length(options.get("sequence_length"))
+    def _make_parts(self) -> None:
         self._rollout: Rollout | None = None
         self._is_stopped = False
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Most steps of a recurrent actor's sequences."""
+        return self.config.sequence_length
 
     def init_tensors(self, sample: Mapping[str, Any]) -> None:
         self._check_keys(sample)
@@ -234,20 +244,14 @@ class RolloutBuffer(BaseBuffer):
         """Let go of a rollout whose steps may have been forgotten."""
         self._rollout = None
 
-    def _set_max_size(self, value: Any) -> None:
-        size = check_count("max_size", value)
-        num_sources = self._store.ring.num_lanes // self.num_envs if self._store.is_built else 1
-        self._store.resize(size * num_sources)
-        self.max_size = size
+    def _num_shares(self) -> int:
+        """Every source has `max_size` steps to itself."""
+        return self._store.ring.num_lanes // self.num_envs if self._store.is_built else 1
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {"sequence_length": self._set_sequence_length}
-
-    def _set_sequence_length(self, value: Any) -> None:
-        length = None if value is None else check_count("sequence_length", value)
+    def _check_config(self, config: StorageConfig) -> None:
+        assert isinstance(config, RolloutConfig)
         if getattr(self.actor, "is_recurrent", False):
-            self._sequence_shape(length)
-        self.sequence_length = length
+            self._sequence_shape(config.sequence_length)
 
     def _sequence_shape(self, length: int | None) -> tuple[int, int]:
         """Most steps of a sequence, and how many of them only warm the memory up."""
