@@ -66,8 +66,6 @@ class BaseBuffer(Storage):
 
     config_class: ClassVar[type[StorageConfig]] = StorageConfig
     config: StorageConfig
-    # Columns of a batch that come from its draw.
-    drawn_keys: tuple[str, ...] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -98,7 +96,6 @@ class BaseBuffer(Storage):
             self._allocator(),
             frame_stack=self.config.frame_stack,
             sequence=self._sequence(),
-            drawn_keys=self.drawn_keys,
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.experience.sampling.outputs import nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
 from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck, are_at
@@ -114,7 +114,7 @@ class ResetSteps:
         ended = np.flatnonzero(ring.flag_column(layout.R_ENDED)[:, newest % ring.num_slots, 0])
         if len(ended) == 0:
             return ended, {}
-        rows = self._store.gather(Drawn((ended << layout.ID_SHIFT) | newest), ONE_STEP, 1.0)
+        rows = self._store.gather((ended << layout.ID_SHIFT) | newest, ONE_STEP, 1.0)
         return ended, dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
 
 

@@ -11,10 +11,10 @@ from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
 from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer, PERConfig
+from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError
 from recollect.options import count, number, option
 
@@ -65,7 +65,7 @@ class EREBuffer(PERBuffer):
         See `EREConfig`.
     """
 
-    drawn_keys: tuple[str, ...] = (*PERBuffer.drawn_keys, keys.CK)
+    drawn_keys: ClassVar[tuple[str, ...]] = (*PERBuffer.drawn_keys, keys.CK)
 
     config_class: ClassVar[type[EREConfig]] = EREConfig
     config: EREConfig
@@ -132,7 +132,8 @@ class EREBuffer(PERBuffer):
         if reach < num_steps:
             floors = np.empty(ring.num_lanes, np.int64)
             num_recent = draw_kernels.recent_floors(ring.header, starts.table, reach, floors)
-        return self._draw_prioritised(num_rows, floors, num_recent)
+        ids, columns = self._draw_prioritised(num_rows, floors)
+        return Drawn(ids, (*columns, np.full(num_rows, num_recent)))
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)

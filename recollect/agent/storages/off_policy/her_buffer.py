@@ -10,7 +10,6 @@ import torch
 from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.config import StorageConfig, takes
 from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.relabelling import (
     FunctionRewriter,
     GoalFunction,
@@ -127,17 +126,16 @@ class HERBuffer(EREBuffer):
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
         return _first(stored[key])
 
-    def _windows(self, drawn: Drawn, length: int) -> Rows:
-        ids = drawn.ids
+    def _windows(self, ids: np.ndarray, length: int) -> Rows:
         if self._hindsight.num_chosen(len(ids) // length) == 0:
-            return super()._windows(drawn, length)
+            return super()._windows(ids, length)
         gamma, limits = self._gamma(), self._limits()
         relabelled, chosen = self._hindsight.relabel(self._store, ids, length, int(limits[0]), gamma, self._rng)
         if limits[0] > 1:
             limits = np.full(len(ids), limits[0])
             limits[relabelled.rows] = relabelled.lengths
         may_overlap = not self._hindsight.rewriter.writes_observations
-        tensors = self._store.gather(drawn, limits, gamma, may_overlap=may_overlap)
+        tensors = self._store.gather(ids, limits, gamma, may_overlap=may_overlap)
         relabelled.apply(tensors, gamma)
         return tensors, chosen
 

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from recollect import keys
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn, OutputPlan, nest
+from recollect.agent.storages.experience.sampling.outputs import OutputPlan, nest
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
@@ -277,7 +277,7 @@ class NStepReplayStorage:
 
     def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
         """Make the batch of the windows that start at `ids`; any thread may."""
-        rows = self._plans.get(self._store).gather(Drawn(ids), self._most_steps, self.discount)
+        rows = self._plans.get(self._store).gather(ids, self._most_steps, self.discount)
         batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
         return NStepReplayBatch(*(self._deliver(batch[name]) for name in names))

@@ -11,11 +11,11 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, StorageFactory
 from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepReplayBuffer
+from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
 from recollect.options import number, option
 
@@ -55,7 +55,7 @@ class PERBuffer(NStepReplayBuffer):
         See `PERConfig`.
     """
 
-    drawn_keys: tuple[str, ...] = (keys.PER_WEIGHTS,)
+    drawn_keys: ClassVar[tuple[str, ...]] = (keys.PER_WEIGHTS,)
 
     config_class: ClassVar[type[PERConfig]] = PERConfig
     config: PERConfig
@@ -153,16 +153,17 @@ class PERBuffer(NStepReplayBuffer):
         return errors
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
-        return self._draw_prioritised(num_rows, NO_FLOORS, 0)
+        return self._draw_prioritised(num_rows, NO_FLOORS)
 
-    def _draw_prioritised(self, num_rows: int, floors: np.ndarray, num_recent: int) -> Drawn:
-        """Draw from the `num_recent` steps not older than `floors`, in proportion to their priorities."""
+    def _draw_prioritised(self, num_rows: int, floors: np.ndarray) -> Drawn:
+        """Draw from the steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
         assert self.tree is not None
         drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
         if drawn is None:
-            return Drawn(self._store.draw(uniforms, floors), num_recent=num_recent)
-        return Drawn(*drawn, num_recent)
+            return Drawn(self._store.draw(uniforms, floors), (np.ones(num_rows, np.float32),))
+        ids, weights = drawn
+        return Drawn(ids, (weights,))
 
     def _on_append(self) -> None:
         super()._on_append()

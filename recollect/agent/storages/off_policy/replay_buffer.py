@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.config import takes
-from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, name_of, nest
+from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, SequenceShape
@@ -28,6 +28,21 @@ _ADVICE: Final = (
     f"transition; let them reset in the same step, or mark its rows {keys.SKIP!r} in insert_transition. Or next_obs is "
     f"the first observation of the next episode: give the true last one, which is in infos[{keys.FINAL_OBS!r}]."
 )
+
+
+class Drawn(NamedTuple):
+    """Where the rows of a batch start, and what the draw says of each of them.
+
+    Attributes
+    ----------
+    ids : int64 [rows]
+        The starts.
+    columns : arrays `[rows]`
+        The values of the class's `drawn_keys`, in their order.
+    """
+
+    ids: np.ndarray
+    columns: tuple[np.ndarray, ...] = ()
 
 
 @dataclass
@@ -75,6 +90,8 @@ class ReplayBuffer(BaseBuffer, Storage):
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
     config_class: ClassVar[type[ReplayConfig]] = ReplayConfig
     config: ReplayConfig
+    # Columns that a batch has because of how it was drawn, beside the ids.
+    drawn_keys: ClassVar[tuple[str, ...]] = ()
 
     def _make_parts(self) -> None:
         self._was_done = np.ones((self.num_envs, 1), np.float32)
@@ -214,7 +231,10 @@ class ReplayBuffer(BaseBuffer, Storage):
         with store.lock:
             store.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
-            rows = self._windows(drawn, 1)[0] if store.sequence is None else self._sequence_rows(drawn)
+            rows = self._windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
+        rows[keys.IDXS] = torch.from_numpy(drawn.ids)
+        for key, values in zip(self.drawn_keys, drawn.columns, strict=True):
+            rows[key] = torch.from_numpy(values.reshape(-1, 1))
         if not self._on_cpu:
             rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
         return nest(rows.items()) if store.is_nested else cast(Batch, rows)
@@ -223,25 +243,24 @@ class ReplayBuffer(BaseBuffer, Storage):
         """Choose the starts of the `k`-th of `num_batches` batches."""
         return Drawn(self._store.draw(self._rng.random(num_rows)))
 
-    def _sequence_rows(self, drawn: Drawn) -> dict[Name, torch.Tensor]:
-        """Rows `[num_seq, length + n_step, ...]` of the sequences that were drawn."""
-        starts, ids = self._store.starts, drawn.ids
+    def _sequence_rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
+        """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
+        starts = self._store.starts
         num_steps = starts.length + int(self._limits()[0])
-        windows, without_state = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
+        windows, without_state = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
         rows = {name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.items()}
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0
         rows[keys.MASK] = mask
-        rows[keys.IDXS] = torch.from_numpy(ids)
         for path, states in starts.states(ids).items():
             if without_state is not None:
                 states[without_state] = 0
             rows[name_of(path)] = torch.from_numpy(states)
-        return rows | drawn.columns(self.drawn_keys)
+        return rows
 
-    def _windows(self, drawn: Drawn, length: int) -> Rows:
-        """Rows of the windows that start where `drawn` says, `length` of which make a sequence."""
-        return self._store.gather(drawn, self._limits(), self._gamma()), None
+    def _windows(self, ids: np.ndarray, length: int) -> Rows:
+        """Rows of the windows that start at `ids`, `length` of which make a sequence."""
+        return self._store.gather(ids, self._limits(), self._gamma()), None
 
     def _limits(self) -> np.ndarray:
         """Most steps of a window, int64 [1]."""

@@ -12,7 +12,7 @@ from recollect import keys
 from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.config import StorageConfig
-from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.experience.sampling.outputs import nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
@@ -163,7 +163,7 @@ class RolloutBuffer(BaseBuffer):
     def _rows(self, ids: np.ndarray) -> Batch:
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
-            tensors = self._store.gather(Drawn(ids), ONE_STEP, self.algorithm.gamma)
+            tensors = self._store.gather(ids, ONE_STEP, self.algorithm.gamma)
         return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
 
     def _column(self, streams: TimeMajorSteps, key: str) -> torch.Tensor:

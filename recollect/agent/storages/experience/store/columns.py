@@ -8,7 +8,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.sampling.outputs import Drawn, name_of, nest
+from recollect.agent.storages.experience.sampling.outputs import name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
 from recollect.agent.storages.experience.store.schema import FLAG_BYTES, KeyPath, Leaf, Place, to_numpy, walk
 from recollect.checks import check_whole
@@ -87,8 +87,8 @@ def _names(paths: Iterable[KeyPath]) -> str:
 
 
 def _export_rows(store: ExperienceStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
-    rows = store.plan().gather(Drawn(ids), ONE_STEP, 1.0)
-    for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
+    rows = store.plan().gather(ids, ONE_STEP, 1.0)
+    for key in (keys.DISCOUNT, keys.N_STEP):
         del rows[key]
     ended = store.ring.flag_column(layout.R_ENDED).reshape(-1)[store.ring.slots(ids)]
     cut = store.ring.are_cut(ids) & ~ended
