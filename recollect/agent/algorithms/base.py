@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from recollect.roles import Batch
+
 Gradients = Sequence[torch.Tensor | None]
 Acting = tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]
 
@@ -95,7 +97,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def compute_gradients(
-        self, batch: dict[str, Any], grads_to_cpu: bool = True, *args: Any
+        self, batch: Batch, grads_to_cpu: bool = True, *args: Any
     ) -> tuple[Gradients, dict[str, Any]]:
         """Compute the gradients of a batch, without taking an optimisation step.
 

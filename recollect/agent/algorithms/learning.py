@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from recollect import keys
+from recollect import keys, roles
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.base import Acting, Algorithm, Gradients
@@ -24,7 +24,7 @@ from recollect.agent.algorithms.utils import put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
 
-Batch = dict[str, Any]
+Batch = roles.Batch
 
 # Names in `state`.
 _COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")

@@ -6,11 +6,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from recollect import keys
+from recollect import keys, roles
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.spaces import map_observation
 
-Batch = dict[str, Any]
+Batch = roles.Batch
 
 # Steps drawn one by one have no hidden state, and actors without memory look at none.
 _NO_STATE: Final = torch.zeros(1, 1)

@@ -1,17 +1,13 @@
 """What every storage offers, and the object that builds one where it is needed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Self, TypeVar
 
-import torch
-
 from recollect.agent.storages.config import StorageConfig
 from recollect.checks import check_device
-
-Batch = dict[str, Any]
-Info = dict[str, Any]
+from recollect.roles import Actor, Algorithm, Batch, Device, Info, Sample, VectorEnvs
 
 
 class Storage(ABC):
@@ -31,7 +27,7 @@ class Storage(ABC):
 
     storage_tensors: tuple[str, ...] = ()
 
-    def __init__(self, size: int, device: torch.device | str, actor: Any, algorithm: Any, *args: Any) -> None:
+    def __init__(self, size: int, device: Device, actor: Actor, algorithm: Algorithm, *args: object) -> None:
         self.max_size = size
         self.device = check_device(device)
         self.actor = actor
@@ -50,15 +46,15 @@ class Storage(ABC):
         """Return a function that creates storages of this class."""
 
     @abstractmethod
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    def init_tensors(self, sample: Sample) -> None:
         """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
 
     @abstractmethod
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         """Store one step of every env, `[num_envs, ...]`."""
 
     @abstractmethod
-    def insert_data_slice(self, new_data: Mapping[str, Any]) -> None:
+    def insert_data_slice(self, new_data: Sample) -> None:
         """Store several steps of every env, `[time, num_envs, ...]`."""
 
     @abstractmethod
@@ -82,7 +78,7 @@ class Storage(ABC):
         """Remove what is stored."""
 
     @abstractmethod
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter while running; an unknown name changes nothing and warns."""
 
 
@@ -103,7 +99,7 @@ class StorageFactory(Generic[StorageT]):
     storage_class: type[StorageT]
     config: StorageConfig
 
-    def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> StorageT:
+    def __call__(self, device: Device, actor: Actor, algorithm: Algorithm, envs: VectorEnvs) -> StorageT:
         """Create a storage for this actor, algorithm and these envs."""
         make: type[Any] = self.storage_class  # each class has a signature of its own
         options = {entry.name: getattr(self.config, entry.name) for entry in fields(self.config)}

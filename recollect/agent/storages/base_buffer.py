@@ -3,12 +3,10 @@
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final
-
-import torch
+from typing import Any, ClassVar, Final, cast
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Storage
+from recollect.agent.storages.base import Storage
 from recollect.agent.storages.config import StorageConfig, spelled_out
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.store import columns
@@ -17,6 +15,7 @@ from recollect.agent.storages.experience.store.experience_store import Experienc
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
+from recollect.roles import Actor, Algorithm, Batch, Device, Sample, VectorEnvs
 
 # What every storage may keep of a step.
 STEP_KEYS: Final = (
@@ -74,12 +73,12 @@ class BaseBuffer(Storage):
     def __init__(
         self,
         size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        *values: Any,
-        **given: Any,
+        device: Device,
+        actor: Actor,
+        algorithm: Algorithm,
+        envs: VectorEnvs,
+        *values: object,
+        **given: object,
     ) -> None:
         self.config = self.config_class.of(type(self).__name__, given, size, *values)
         super().__init__(self.config.size, device, actor, algorithm)
@@ -145,7 +144,7 @@ class BaseBuffer(Storage):
         """Transitions stored, of all envs and sources together."""
         return len(self._store)
 
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    def init_tensors(self, sample: Sample) -> None:
         """Plan the storage from a first sample `[num_envs, ...]`, without storing it.
 
         A storage that is planned already refuses a sample that it could not store.
@@ -154,15 +153,13 @@ class BaseBuffer(Storage):
             self._store.build(sample)
             self._store.access.intake.read(sample)
 
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
         with self._store.lock:
             self._store.insert(sample)
             self._on_append()
 
-    def insert_data_slice(
-        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
-    ) -> None:
+    def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
         """Store several steps of every env, `[time, num_envs, ...]`.
 
         Parameters
@@ -193,19 +190,19 @@ class BaseBuffer(Storage):
         Data live in CPU memory, so `data_to_cpu` changes nothing.
         """
         with self._store.lock:
-            return columns.export(self._store, source, 0, None)
+            return cast(Batch, columns.export(self._store, source, 0, None))
 
     def get_data_slice(self, start_pos: int, end_pos: int, *, source: Hashable = 0) -> Batch:
         """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
         with self._store.lock:
-            return columns.export(self._store, source, start_pos, end_pos)
+            return cast(Batch, columns.export(self._store, source, start_pos, end_pos))
 
     def reset(self) -> None:
         """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""
         with self._store.lock:
             self._store.clear()
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter; it takes effect on the next batch and on data already stored."""
         if not isinstance(parameter_name, str):
             raise ConfigError(f"parameter_name must be the name of a parameter, got {parameter_name!r}")
@@ -261,8 +258,9 @@ class BaseBuffer(Storage):
     def _check_config(self, config: StorageConfig) -> None:
         """Refuse options that do not suit the actor or each other."""
 
-    def _change_option(self, name: str, value: Any) -> None:
-        config = replace(self.config, **{name: value})
+    def _change_option(self, name: str, value: object) -> None:
+        changes: dict[str, Any] = {name: value}
+        config = replace(self.config, **changes)
         self._check_config(config)
         self.config = config
         self._on_change(name)
@@ -270,7 +268,7 @@ class BaseBuffer(Storage):
     def _on_change(self, name: str) -> None:
         """Follow an option that has just changed in `config`."""
 
-    def _set_max_size(self, value: Any) -> None:
+    def _set_max_size(self, value: object) -> None:
         size = check_count(_MAX_SIZE, value)
         self._store.resize(size * self._num_shares())
         self.config = replace(self.config, size=size)
@@ -280,15 +278,12 @@ class BaseBuffer(Storage):
         """How many times `max_size` steps the store holds along time."""
         return 1
 
-    def _set_gamma(self, value: Any) -> None:
+    def _set_gamma(self, value: object) -> None:
         gamma = check_number(_GAMMA, value, 0.0, 1.0)
-        if hasattr(self.algorithm, "update_algorithm_parameter"):
-            self.algorithm.update_algorithm_parameter(_GAMMA, gamma)
-        else:
-            self.algorithm.gamma = gamma
+        self.algorithm.update_algorithm_parameter(_GAMMA, gamma)
 
 
-def _num_steps(rewards: Any) -> int:
+def _num_steps(rewards: object) -> int:
     """Steps of a slice, by the first axis of its rewards."""
     shape = getattr(rewards, "shape", ())
     if not shape:

@@ -18,15 +18,14 @@ _Result = TypeVar("_Result")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _check_seed(name: str, value: Any) -> Any:
+def _check_seed(name: str, value: object) -> object:
     seeded_generator(value)
     return value
 
 
-def _check_stacks(name: str, value: Any) -> FrameStacks:
+def _check_stacks(name: str, value: FrameStacks) -> FrameStacks:
     check_frame_stacks(value)
-    stacks: FrameStacks = value
-    return stacks
+    return value
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def takes(
 
     def decorate(method: Callable[[_Class, _Config], _Result]) -> Callable[Concatenate[_Class, _P], _Result]:
         @wraps(method)
-        def call(cls: _Class, *values: _P.args, **given: _P.kwargs) -> _Result:
+        def call(cls: _Class, /, *values: _P.args, **given: _P.kwargs) -> _Result:
             return method(cls, config_class.of(cls.__name__, given, *values))  # type: ignore[attr-defined]
 
         first = next(iter(inspect.signature(method).parameters.values()))
@@ -81,7 +80,7 @@ def spelled_out(method: Callable[..., None], config_class: type[Options]) -> Cal
     method = inspect.unwrap(method)
 
     @wraps(method)
-    def call(*values: Any, **given: Any) -> None:
+    def call(*values: object, **given: object) -> None:
         method(*values, **given)
 
     own = inspect.signature(method).parameters
@@ -91,5 +90,5 @@ def spelled_out(method: Callable[..., None], config_class: type[Options]) -> Cal
     return call
 
 
-def _parameters(config_class: Callable[..., Any]) -> list[inspect.Parameter]:
+def _parameters(config_class: Callable[..., Options]) -> list[inspect.Parameter]:
     return list(inspect.signature(config_class).parameters.values())

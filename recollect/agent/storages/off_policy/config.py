@@ -2,7 +2,6 @@
 
 from dataclasses import KW_ONLY, dataclass
 from os import PathLike
-from typing import Any
 
 from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.store.allocator import Backing
@@ -10,6 +9,7 @@ from recollect.agent.storages.experience.store.experience_store import SequenceS
 from recollect.checks import check_whole
 from recollect.errors import ConfigError
 from recollect.options import count, option, optional
+from recollect.roles import Actor, Algorithm
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ReplayConfig(StorageConfig):
         optional(check_whole),
     )
 
-    def sequence_shape(self, actor: Any, algorithm: Any) -> SequenceShape | None:
+    def sequence_shape(self, actor: Actor, algorithm: Algorithm) -> SequenceShape | None:
         """Shape of the sequences that a recurrent actor, or the options, ask for; None for single steps."""
         length, overlap = self.sequence_length, self.sequence_overlap
         if length is None and not getattr(actor, "is_recurrent", False):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, StorageFactory
+from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
@@ -17,6 +17,7 @@ from recollect.agent.storages.off_policy.per_buffer import PERBuffer, PERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError
 from recollect.options import count, number, option
+from recollect.roles import Batch, Info
 
 _ETA: Final = "eta"
 _WINDOW: Final = "window"
@@ -44,7 +45,7 @@ class EREConfig(PERConfig):
         return prioritised | {_ETA: 0.996} | cls._window(given.get("size"), num_envs)
 
     @classmethod
-    def _window(cls, size: Any, num_envs: int) -> dict[str, int]:
+    def _window(cls, size: object, num_envs: int) -> dict[str, int]:
         """`cmin` of a storage of some size; none where the default fits, or the size is to be refused elsewhere."""
         least = min(cls.cmin, _LEAST_SHARE * size * num_envs) if isinstance(size, int | float) else cls.cmin
         return {"cmin": max(1, int(least))} if least < cls.cmin else {}

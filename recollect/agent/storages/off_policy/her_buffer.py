@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-import torch
 
 from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.config import StorageConfig, takes
@@ -22,9 +21,10 @@ from recollect.agent.storages.off_policy.ere_buffer import EREBuffer, EREConfig
 from recollect.agent.storages.off_policy.replay_buffer import Rows
 from recollect.errors import ConfigError, SchemaError
 from recollect.options import number, one_of, option
+from recollect.roles import Actor, Algorithm, Device, Observation, VectorEnvs
 
 
-def _function(name: str, value: Any) -> Any:
+def _function(name: str, value: object) -> object:
     if value is not None and not callable(value):
         raise ConfigError(f"{name} must be callable or None, got {value!r}")
     return value
@@ -84,13 +84,13 @@ class HERBuffer(EREBuffer):
     def __init__(
         self,
         size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
+        device: Device,
+        actor: Actor,
+        algorithm: Algorithm,
+        envs: VectorEnvs,
         her_function: HerFunction | None,
-        *values: Any,
-        **given: Any,
+        *values: object,
+        **given: object,
     ) -> None:
         super().__init__(size, device, actor, algorithm, envs, her_function, *values, **given)
 
@@ -119,9 +119,9 @@ class HERBuffer(EREBuffer):
             if self._store.is_built:
                 self._hindsight.follow(self._store.ring)
 
-    def copy_single_tensor(self, key: str, position: int) -> Any:
+    def copy_single_tensor(self, key: str, position: int) -> Observation:
         """Return a copy of the values of `key` at a position along time, 0 being the oldest: `[num_envs, ...]`."""
-        stored = self.get_data_slice(position, position + 1)
+        stored: Mapping[str, Observation] = self.get_data_slice(position, position + 1)
         if key not in stored:
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
         return _first(stored[key])
@@ -145,11 +145,11 @@ class HERBuffer(EREBuffer):
 
 
 def _goal_functions(
-    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: Any
+    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: VectorEnvs
 ) -> GoalFunctions:
     """The goal functions that were given; for one that was not, that of the environment."""
     if compute_reward is None or compute_terminated is None:
-        env = envs
+        env: object = envs
         if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
             env = envs.env_fns[0]().unwrapped
         compute_reward = compute_reward or getattr(env, "compute_reward", None)
@@ -162,5 +162,5 @@ def _goal_functions(
     return GoalFunctions(compute_reward, compute_terminated)
 
 
-def _first(value: Any) -> Any:
+def _first(value: Observation) -> Observation:
     return {key: _first(inner) for key, inner in value.items()} if isinstance(value, dict) else value[0]

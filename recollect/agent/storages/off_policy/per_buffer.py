@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, StorageFactory
+from recollect.agent.storages.base import StorageFactory
 from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
@@ -18,6 +18,7 @@ from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepR
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
 from recollect.options import number, option
+from recollect.roles import Array, Batch, Info, Numbers
 
 _ERRORS: Final = "errors"
 # Errors are kept as float32, in which they must be finite too.
@@ -91,16 +92,17 @@ class PERBuffer(NStepReplayBuffer):
         """Error of new data."""
         return self.config.default_error
 
-    def get_priority(self, error: Any) -> Any:
+    def get_priority(self, error: Array | float) -> Array | float:
         """Priority of one or more errors."""
         return (error + self.epsilon) ** self.alpha
 
-    def get_sequence_priority(self, sequence_data: Any, eta: float = 0.9) -> Any:
+    def get_sequence_priority(self, sequence_data: Array, eta: float = 0.9) -> Array:
         """Mix the errors of sequences `[num_seq, time, ...]` into one each: `eta * max + (1 - eta) * mean`."""
         if isinstance(sequence_data, torch.Tensor):
             return eta * sequence_data.amax(dim=1) + (1 - eta) * sequence_data.mean(dim=1)
         array = np.asarray(sequence_data)
-        return eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
+        mixed: np.ndarray = eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
+        return mixed
 
     def after_gradients(self, batch: Batch, info: Info) -> Info:
         """Set the priorities of a batch's steps from the TD errors at `info["Algorithm"]["errors"]`.
@@ -147,7 +149,7 @@ class PERBuffer(NStepReplayBuffer):
         if is_sequence and errors.shape[2:] in ((), (1,)):
             # Mixing may hide that one step's error is wrong.
             _refuse_negative(errors)
-            errors = self.get_sequence_priority(errors).contiguous()
+            errors = torch.as_tensor(self.get_sequence_priority(errors)).contiguous()
         if errors.numel() != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {tuple(errors.shape)}")
         return errors
@@ -191,7 +193,7 @@ def _refuse_negative(errors: torch.Tensor) -> None:
         raise wrong_error()
 
 
-def _as_tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
+def _as_tensor(values: Numbers, dtype: torch.dtype) -> torch.Tensor:
     """Values as a contiguous tensor in CPU memory; those that are one already come back as they are."""
     if not isinstance(values, torch.Tensor):
         try:

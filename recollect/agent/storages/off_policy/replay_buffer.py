@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
+from recollect.agent.storages.base import Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
@@ -19,6 +19,7 @@ from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
+from recollect.roles import Batch, Device, Info, Numbers, Observation
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
@@ -47,10 +48,14 @@ class Drawn(NamedTuple):
 
 @dataclass
 class _OwnLoop:
-    """Stands in for algorithm and envs where people keep their own training loop."""
+    """Stands in for actor, algorithm and envs where people keep their own training loop."""
 
     gamma: float
     num_envs: int
+    is_recurrent: bool = False
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: float) -> None:
+        setattr(self, parameter_name, new_parameter_value)
 
 
 # `Storage` is named as the base that the contract promises; its methods come from `BaseBuffer`.
@@ -110,7 +115,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         *,
         num_envs: int = 1,
         gamma: float = 0.99,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
         **options: Any,
     ) -> Self:
         """Create a storage for one's own training loop, without actor, algorithm or envs.
@@ -127,10 +132,12 @@ class ReplayBuffer(BaseBuffer, Storage):
             Those of `create_factory`.
         """
         config = cls.config_class.of(cls.__name__, options, size, others=("num_envs", "gamma", "device"))
-        stand_in = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
-        return StorageFactory(cls, config)(device, None, stand_in, stand_in)
+        stand_in: Any = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
+        return StorageFactory(cls, config)(device, stand_in, stand_in, stand_in)
 
-    def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
+    def insert_single_tensor_slice(
+        self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Observation
+    ) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
 
         The oldest steps of a full storage lie in the slots of these, and are forgotten.
@@ -180,7 +187,15 @@ class ReplayBuffer(BaseBuffer, Storage):
             num_rows = max(1, num_rows // self._store.sequence.length)
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
 
-    def add(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
+    def add(
+        self,
+        obs: Observation,
+        action: Observation,
+        reward: Numbers,
+        next_obs: Observation,
+        terminated: Numbers,
+        truncated: Numbers,
+    ) -> None:
         """Store one step of one's own training loop, as arrays or tensors.
 
         Parameters
@@ -194,8 +209,8 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated, truncated : array `[num_envs]` or `[num_envs, 1]`
             Whether the step ended the episode for good, or cut it.
         """
-        terminated, truncated = self._column(terminated), self._column(truncated)
-        ended = np.maximum(terminated, truncated)
+        terminations = self._column(terminated)
+        ended = np.maximum(terminations, self._column(truncated))
         obs, next_obs = _as_arrays(obs), _as_arrays(next_obs)
         self.insert_transition(
             {
@@ -205,7 +220,7 @@ class ReplayBuffer(BaseBuffer, Storage):
                 keys.NEXT_OBS: next_obs,
                 keys.DONE: self._was_done,
                 keys.NEXT_DONE: ended,
-                keys.NEXT_TERMINATED: terminated,
+                keys.NEXT_TERMINATED: terminations,
             }
         )
         self._was_done = ended
@@ -216,7 +231,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         """Draw one batch."""
         return next(self.generate_batches(1, batch_size))
 
-    def update_priorities(self, batch: Batch, errors: Any) -> None:
+    def update_priorities(self, batch: Batch, errors: Numbers) -> None:
         """Tell the storage the TD errors of a batch; without priorities nothing happens."""
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
 
@@ -237,7 +252,7 @@ class ReplayBuffer(BaseBuffer, Storage):
             rows[key] = torch.from_numpy(values.reshape(-1, 1))
         if not self._on_cpu:
             rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
-        return nest(rows.items()) if store.is_nested else cast(Batch, rows)
+        return cast(Batch, nest(rows.items()) if store.is_nested else rows)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         """Choose the starts of the `k`-th of `num_batches` batches."""
@@ -269,7 +284,7 @@ class ReplayBuffer(BaseBuffer, Storage):
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
 
-    def _column(self, values: Any) -> np.ndarray:
+    def _column(self, values: Numbers) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""
         if isinstance(values, torch.Tensor):
             # Also from dtypes that NumPy lacks.
@@ -284,7 +299,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         return array.reshape(self.num_envs, 1)
 
 
-def _as_arrays(value: Any) -> Any:
+def _as_arrays(value: Observation) -> Observation:
     if isinstance(value, Mapping):
         return {key: _as_arrays(inner) for key, inner in value.items()}
     try:

@@ -1,18 +1,17 @@
 """`RolloutBuffer`: what on-policy storages share, from the steps of a rollout to shuffled mini-batches."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, cast
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.config import StorageConfig
-from recollect.agent.storages.experience.sampling.outputs import nest
+from recollect.agent.storages.experience.sampling.outputs import Nested, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
@@ -21,6 +20,7 @@ from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
 from recollect.options import count, option, optional
+from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, Sample
 
 # Steps that the networks see at once when all stored steps are evaluated anew.
 _EVALUATED_STEPS: Final = 1024
@@ -65,6 +65,8 @@ class RolloutBuffer(BaseBuffer):
     takes_older_policies: ClassVar[bool] = False
     config_class: ClassVar[type[RolloutConfig]] = RolloutConfig
     config: RolloutConfig
+    actor: OnPolicyActor
+    algorithm: OnPolicyAlgorithm
 
     def _make_parts(self) -> None:
         self._rollout: Rollout | None = None
@@ -75,19 +77,17 @@ class RolloutBuffer(BaseBuffer):
         """Most steps of a recurrent actor's sequences."""
         return self.config.sequence_length
 
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    def init_tensors(self, sample: Sample) -> None:
         self._check_keys(sample)
         super().init_tensors(sample)
 
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         with self._store.lock:
             self._check_keys(sample)
             self._make_room(0, 1)
             super().insert_transition(sample)
 
-    def insert_data_slice(
-        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
-    ) -> None:
+    def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
         with self._store.lock:
             self._check_keys(new_data)
             self._make_room(source, len(new_data.get(keys.REWARD, ())), first_step)
@@ -150,11 +150,11 @@ class RolloutBuffer(BaseBuffer):
 
     def _batch(self, rollout: Rollout, picked: Picked) -> Batch:
         positions = torch.from_numpy(picked.positions.ravel())
-        rows = self._rows(rollout.ids[picked.positions.ravel()])
+        rows: Nested = {**self._rows(rollout.ids[picked.positions.ravel()])}
         rows |= {key: values[positions].to(self.device) for key, values in rollout.computed.items()}
         if picked.mask is None:
-            return rows
-        batch = shaped(rows, picked.positions.shape)
+            return cast(Batch, rows)
+        batch = cast(Batch, shaped(rows, picked.positions.shape))
         if keys.RHS in batch:
             batch[keys.RHS] = batch[keys.RHS][:, 0]
         batch[keys.MASK] = torch.from_numpy(picked.mask[..., None]).to(self.device, torch.float32)
@@ -164,7 +164,8 @@ class RolloutBuffer(BaseBuffer):
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
             tensors = self._store.gather(ids, ONE_STEP, self.algorithm.gamma)
-        return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
+        rows = nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
+        return cast(Batch, rows)
 
     def _column(self, streams: TimeMajorSteps, key: str) -> torch.Tensor:
         """A stored column of one number for each step as float32 `[time, lanes]`."""
@@ -209,7 +210,7 @@ class RolloutBuffer(BaseBuffer):
         run_positions = streams.run_positions(streams.column(self.data[keys.DONE]))
         return StepSequences(streams.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
 
-    def _check_keys(self, sample: Mapping[str, Any]) -> None:
+    def _check_keys(self, sample: Sample) -> None:
         """Refuse a first sample without what returns and sequences are computed from."""
         if self._store.is_built:
             return

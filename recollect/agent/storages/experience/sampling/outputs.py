@@ -17,6 +17,9 @@ from recollect.agent.storages.experience.store.schema import DTYPE_CODES, FLAG_B
 # A column of a batch is named by its key, a nested one by its path of keys.
 Name = str | KeyPath
 
+Nested = dict[str, Any]
+"""Arrays by key, or dicts of them where an observation is one."""
+
 
 def name_of(path: KeyPath) -> Name:
     """Name of the column at `path`."""
@@ -128,9 +131,9 @@ def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
     return tensor.movedim(1, 1 + axis) if axis else tensor
 
 
-def nest(arrays: Iterable[tuple[Name, Any]]) -> dict[str, Any]:
+def nest(arrays: Iterable[tuple[Name, Any]]) -> Nested:
     """Turn arrays by name into a dict of arrays and nested dicts."""
-    result: dict[str, Any] = {}
+    result: Nested = {}
     for path, array in arrays:
         if isinstance(path, str):
             result[path] = array

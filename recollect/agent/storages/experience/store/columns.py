@@ -13,6 +13,7 @@ from recollect.agent.storages.experience.store.experience_store import ONE_STEP,
 from recollect.agent.storages.experience.store.schema import FLAG_BYTES, KeyPath, Leaf, Place, to_numpy, walk
 from recollect.checks import check_whole
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.roles import Observation
 
 
 def export(store: ExperienceStore, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def views(store: ExperienceStore) -> dict[str, Any]:
     return nest(arrays)
 
 
-def write_ahead(store: ExperienceStore, key: str, values: Any) -> int:
+def write_ahead(store: ExperienceStore, key: str, values: Observation) -> int:
     """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
 
     The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
@@ -64,7 +65,7 @@ def write_ahead(store: ExperienceStore, key: str, values: Any) -> int:
         raise SchemaError(
             f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(columns)}"
         )
-    num_steps = next((*array.shape, 0)[0] for array in arrays.values())
+    num_steps: int = next((*array.shape, 0)[0] for array in arrays.values())
     for path, array in arrays.items():
         leaf = columns[path][0]
         shape = (num_steps, store.num_envs, *leaf.shape)
