@@ -1,31 +1,42 @@
 """Typed options of a component: fields that say what they are for and check themselves."""
 
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Final, Self
 
 from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError, closest
 
 Check = Callable[[str, Any], Any]
 
-_DOC = "doc"
-_CHECK = "check"
+_DOC: Final = "doc"
+_CHECK: Final = "check"
+_CHANGES: Final = "changes"
+_IS_CODE: Final = "is_code"
 
 
-def option(default: Any, doc: str, check: Check | None = None) -> Any:
-    """Declare a field of `Options`.
+def about(
+    doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False
+) -> Mapping[str, object]:
+    """Metadata of a field of `Options`; on its own for a field that has no default.
 
     Parameters
     ----------
-    default : object
-        Value where none is given.
     doc : str
         What the option is for, one sentence.
     check : callable, optional
         `(name, value) -> value`: returns the value in its own type, or raises `ConfigError`.
+    changes : bool
+        Whether the option can change while running.
+    is_code : bool
+        Whether only Python can give it: neither a file nor a command line can hold a function.
     """
-    return field(default=default, metadata={_DOC: doc, _CHECK: check})
+    return {_DOC: doc, _CHECK: check, _CHANGES: changes, _IS_CODE: is_code}
+
+
+def option(default: Any, doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False) -> Any:
+    """Declare a field of `Options` with the value that it has where none is given; see `about` for the others."""
+    return field(default=default, metadata=about(doc, check, changes=changes, is_code=is_code))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +55,26 @@ class Options:
         return {entry.name: entry.metadata.get(_DOC, "") for entry in fields(cls)}
 
     @classmethod
-    def of(cls, owner: str, given: dict[str, Any]) -> Self:
-        """Make the options from those that were given; an unknown one is refused in the `owner`'s name."""
+    def plain_fields(cls) -> "list[Field[Any]]":
+        """Fields that files and command lines can give."""
+        return [entry for entry in fields(cls) if not entry.metadata.get(_IS_CODE)]
+
+    @classmethod
+    def changing(cls) -> list[str]:
+        """Names of the options that can change while running."""
+        return [entry.name for entry in fields(cls) if entry.metadata.get(_CHANGES)]
+
+    @classmethod
+    def of(cls, owner: str, given: Mapping[str, Any], *values: Any, others: Iterable[str] = ()) -> Self:
+        """Make the options from those given by name and by position.
+
+        An unknown one is refused in the `owner`'s name, with the closest of these and of the `others` that it takes.
+        """
         known = cls.docs()
         for name in given:
             if name not in known:
-                raise ConfigError(f"{owner} has no option {name!r}; {closest(name, known)}")
-        return cls(**given)
+                raise ConfigError(f"{owner} has no option {name!r}; {closest(name, {*known, *others})}")
+        return cls(*values, **given)
 
     def changed(self) -> dict[str, Any]:
         """Options that differ from their defaults, by name."""

@@ -7,7 +7,7 @@ a hidden state.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypedDict
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 
 Array = np.ndarray | Tensor
+Numbers = Array | Sequence[float]
+"""One number for each environment or row: an array, a tensor or a list."""
+
 Device = torch.device | str
 
 EnvFunction = Callable[..., gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]]
@@ -25,6 +28,38 @@ Observation = Any
 
 Sample = Mapping[str, Any]
 """One step of every environment by key (`recollect.keys`), `[num_envs, ...]`; several steps `[time, num_envs, ...]`."""
+
+
+class Batch(TypedDict, total=False):
+    """What is learned from at once, by key (`recollect.keys`): rows `[batch, ...]`, or `[num_seq, length, ...]`.
+
+    Every storage gives those of its steps; the others are there where a storage or an actor brings them.
+    """
+
+    Observation: Observation
+    Action: Tensor
+    Reward: Tensor
+    IntrinsicReward: Tensor
+    Done: Tensor
+    NextObservation: Observation
+    NextDone: Tensor
+    NextTerminated: Tensor
+    RecurrentHiddenStates: Tensor
+    NextRecurrentHiddenStates: Tensor
+    ActionProbs: Tensor
+    Value: Tensor
+    LogProb: Tensor
+    Return: Tensor
+    Advantage: Tensor
+    Discount: Tensor
+    n_step: Tensor
+    idxs: Tensor
+    per_weights: Tensor
+    ck: Tensor
+    Mask: Tensor
+    Cut: Tensor
+    SequenceStart: Tensor
+
 
 Info = dict[str, Any]
 """What is known about a computation, for storages, loggers and people."""
@@ -99,10 +134,26 @@ class Algorithm(Protocol):
 
     def acting_step(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False) -> ActingStep: ...
     def aside(self) -> AbstractContextManager[None]: ...
-    def compute_gradients(self, batch: Mapping[str, Any], grads_to_cpu: bool = True) -> tuple[Gradients, Info]: ...
+    def compute_gradients(self, batch: Batch, grads_to_cpu: bool = True) -> tuple[Gradients, Info]: ...
     def apply_gradients(self, gradients: Gradients | None = None) -> None: ...
     def set_weights(self, actor_weights: Weights) -> None: ...
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None: ...
+
+
+class OnPolicyActor(Actor, Protocol):
+    """An actor whose rewards may be normalised."""
+
+    def normalise_reward(self, reward: Tensor) -> Tensor: ...
+
+
+class OnPolicyAlgorithm(Algorithm, Protocol):
+    """An algorithm that on-policy storages ask for values."""
+
+    @property
+    def intrinsic_weight(self) -> float: ...
+
+    def next_values(self, batch: Batch) -> Tensor: ...
+    def evaluate_actions(self, batch: Batch) -> tuple[Tensor, Tensor]: ...
 
 
 class Storage(Protocol):
@@ -114,12 +165,10 @@ class Storage(Protocol):
     def insert_transition(self, sample: Sample) -> None: ...
     def insert_data_slice(self, new_data: Sample) -> None: ...
     def before_gradients(self) -> None: ...
-    def generate_batches(
-        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1
-    ) -> Iterator[dict[str, Any]]: ...
-    def after_gradients(self, batch: dict[str, Any], info: Info) -> Info: ...
+    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]: ...
+    def after_gradients(self, batch: Batch, info: Info) -> Info: ...
     def reset(self) -> None: ...
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None: ...
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None: ...
 
 
 class EnvsFactory(Protocol):

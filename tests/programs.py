@@ -13,6 +13,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from recollect import keys
+from recollect.agent.storages import (
+    OFF_POLICY_STORAGES,
+    EREBuffer,
+    HERBuffer,
+    NStepReplayBuffer,
+    PERBuffer,
+    ReplayBuffer,
+)
 from tests.reference import Rewriting, Settings
 from tests.simulated import FRAMES, LAYOUTS, STACKS, FrameStack, ObservationKind, StreamKind
 
@@ -20,7 +28,7 @@ Features = dict[str, str]
 Pair = frozenset[tuple[str, str]]
 
 FEATURES: dict[str, tuple[str, ...]] = {
-    "buffer": ("replay", "nstep", "per", "ere", "her"),
+    "buffer": tuple(OFF_POLICY_STORAGES),
     "observation": (*LAYOUTS, *STACKS),
     "optional": ("none", "flags", "extras", "states", "cut", "all"),
     "strategy": ("future", "final", "episode", "random"),
@@ -48,19 +56,12 @@ OPTIONAL_KEYS["all"] = tuple(dict.fromkeys(key for group in OPTIONAL_KEYS.values
 SOURCE_NAMES: tuple[Hashable, ...] = (0, "worker", ("node", 2))
 MAX_OPERATIONS = 25
 
-# What a buffer adds to its parent: the first value of a feature means that a buffer does not have it.
-WITHOUT: dict[str, dict[str, tuple[str, ...]]] = {
-    "replay": {"n_step": ("one",)},
-    "nstep": {},
-    "per": {},
-    "ere": {},
-    "her": {"goals": ("dict",)},
-}
-OWN_FEATURES: dict[str, tuple[str, ...]] = {
-    "priorities": ("per", "ere", "her"),
-    "recent": ("ere", "her"),
-    "strategy": ("her",),
-    "rewriting": ("her",),
+# The buffers that bring a feature along, to their subclasses too.
+OWNERS: dict[str, type[ReplayBuffer]] = {
+    "priorities": PERBuffer,
+    "recent": EREBuffer,
+    "strategy": HERBuffer,
+    "rewriting": HERBuffer,
 }
 GOAL_COLUMNS: dict[str, tuple[str, ...]] = {
     "goals": ("columns",),
@@ -73,11 +74,13 @@ def blocks() -> list[dict[str, tuple[str, ...]]]:
     """Sets of features that combine freely; together they are everything that is possible."""
     found = []
     for buffer in FEATURES["buffer"]:
-        base = {"buffer": (buffer,), "goals": ("absent", "dict")} | WITHOUT[buffer]
-        base |= {name: ("absent",) for name, owners in OWN_FEATURES.items() if buffer not in owners}
+        cls = OFF_POLICY_STORAGES[buffer]
+        base = {"buffer": (buffer,), "goals": ("dict",) if issubclass(cls, HERBuffer) else ("absent", "dict")}
+        base |= {} if issubclass(cls, NStepReplayBuffer) else {"n_step": ("one",)}
+        base |= {name: ("absent",) for name, owner in OWNERS.items() if not issubclass(cls, owner)}
         for feeding in ({"sources": ("one",)}, {"inserts": ("slices", "both")}):
             found.append(FEATURES | base | feeding)
-            if buffer == "her":
+            if issubclass(cls, HERBuffer):
                 found.append(FEATURES | base | feeding | GOAL_COLUMNS)
     return found
 
@@ -379,7 +382,7 @@ def _change(config: Config, rng: np.random.Generator) -> Change:
         smallest = smallest_size(config.features, config.settings)
         sizes = {"max_size": [float(size) for size in range(smallest, 41)]}
         choices = sizes if rng.random() < 0.6 else choices | sizes
-    if config.features["buffer"] != "replay":
+    if issubclass(OFF_POLICY_STORAGES[config.features["buffer"]], NStepReplayBuffer):
         choices["n_step"] = [1, 2, 3, 5] if config.features["n_step"] == "several" else [1]
     if config.settings.prioritised:
         choices |= {"alpha": [0.0, 0.6, 1.0], "beta": [0.0, 0.5, 1.0], "epsilon": [0.0, 0.01, 1.0]}

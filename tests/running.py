@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from math import ceil, floor
 from types import SimpleNamespace
 from typing import Any
@@ -13,24 +13,13 @@ import pytest
 import torch
 
 from recollect import keys
-from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.her_buffer import HERBuffer
-from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
-from recollect.agent.storages.off_policy.per_buffer import PERBuffer
-from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
+from recollect.agent.storages import OFF_POLICY_STORAGES, HERBuffer, NStepReplayBuffer
 from recollect.errors import StorageError
 from tests import programs
 from tests.programs import SOURCE_NAMES, Config, Program
 from tests.reference import LANE_SHIFT, ReferenceStore, Rewriting, Row, flatten, same_bits, stack, under
 from tests.simulated import SourceStream, as_sample, spoil, state_numbers
 
-BUFFERS: dict[str, type[ReplayBuffer]] = {
-    "replay": ReplayBuffer,
-    "nstep": NStepReplayBuffer,
-    "per": PERBuffer,
-    "ere": EREBuffer,
-    "her": HERBuffer,
-}
 ACCUMULATED = (keys.REWARD, keys.IREWARD, keys.DISCOUNT)
 GARBAGE_SEED = 7
 NUM_REMEMBERED = 4
@@ -56,8 +45,9 @@ def counted(rewriting: Rewriting) -> Rewriting:
 
 def build(config: Config, rewriting: Rewriting) -> Any:
     """Build the buffer of a configuration, its arguments from the places that a user may choose."""
-    settings, buffer = config.settings, config.features["buffer"]
+    settings, buffer = config.settings, OFF_POLICY_STORAGES[config.features["buffer"]]
     actor, algorithm = None, SimpleNamespace(gamma=settings.gamma)
+    algorithm.update_algorithm_parameter = partial(setattr, algorithm)
     envs = SimpleNamespace(num_envs=settings.num_envs)
     options: dict[str, Any] = {
         "seed": config.seed,
@@ -68,15 +58,15 @@ def build(config: Config, rewriting: Rewriting) -> Any:
     elif settings.length:
         actor = SimpleNamespace(is_recurrent=True, sequence_overlap=settings.overlap)
         algorithm.update_every = settings.length
-    if buffer != "replay":
+    if issubclass(buffer, NStepReplayBuffer):
         options["n_step"] = settings.n_step
     if settings.prioritised:
         options |= {name: getattr(settings, name) for name in ("epsilon", "alpha", "beta", "default_error")}
     if settings.recent:
         options |= {"eta": settings.eta, "cmin": settings.cmin}
-    if buffer == "her":
+    if issubclass(buffer, HERBuffer):
         options |= _hindsight_options(config, rewriting, envs)
-    return BUFFERS[buffer](settings.max_size, torch.device("cpu"), actor, algorithm, envs, **options)
+    return buffer(settings.max_size, torch.device("cpu"), actor, algorithm, envs, **options)
 
 
 def _hindsight_options(config: Config, rewriting: Rewriting, envs: SimpleNamespace) -> dict[str, Any]:

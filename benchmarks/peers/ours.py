@@ -1,7 +1,6 @@
 """Recollect: through the documented methods, with their default settings, validation included."""
 
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,30 +111,25 @@ def _tensor(array: Array) -> torch.Tensor:
 
 
 def _build(store: Store) -> Any:
-    common = (
-        store.steps_per_env,
-        torch.device("cpu"),
-        SimpleNamespace(is_recurrent=False),
-        SimpleNamespace(gamma=GAMMA),
-        SimpleNamespace(num_envs=store.num_envs),
-    )
+    size = store.steps_per_env
+    common: dict[str, Any] = {"num_envs": store.num_envs, "gamma": GAMMA}
     priorities: dict[str, Any] = {"epsilon": EPSILON, "alpha": ALPHA, "beta": BETA}
     match store.kind:
         case "nstep":
-            return NStepReplayBuffer(*common, n_step=N_STEP)
+            return NStepReplayBuffer.standalone(size, **common, n_step=N_STEP)
         case "per":
-            return PERBuffer(*common, **priorities)
+            return PERBuffer.standalone(size, **common, **priorities)
         case "ere":
-            return EREBuffer(*common, **priorities, eta=ETA)
+            return EREBuffer.standalone(size, **common, **priorities, eta=ETA)
         case "her":
             share = HER_RATIO / (HER_RATIO + 1)
-            return HERBuffer(*common, None, share=share, compute_reward=synthetic.compute_reward)
+            return HERBuffer.standalone(size, **common, share=share, compute_reward=synthetic.compute_reward)
         case "sequence":
-            return ReplayBuffer(*common, sequence_length=SEQUENCE_LENGTH)
+            return ReplayBuffer.standalone(size, **common, sequence_length=SEQUENCE_LENGTH)
         case "frames":
-            return ReplayBuffer(*common, frame_stack=synthetic.NUM_FRAMES)
+            return ReplayBuffer.standalone(size, **common, frame_stack=synthetic.NUM_FRAMES)
         case _:
-            return ReplayBuffer(*common)
+            return ReplayBuffer.standalone(size, **common)
 
 
 ADAPTER = Recollect

@@ -1,14 +1,13 @@
 """Which options the parts of an agent take, read from the parts themselves."""
 
-import inspect
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass
 from functools import cache
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
+from recollect.options import Options
 
 # The parts that have options. Actors and schemes go by no name.
 ALGO: Final = "algo"
@@ -18,11 +17,6 @@ STORAGE: Final = "storage"
 SCHEME: Final = "scheme"
 PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
-
-# Functions, which neither a file nor a command line could give.
-_NOT_OPTIONS: Final = frozenset({"her_function", "compute_reward", "compute_terminated"})
-# `name, other : type` in a NumPy docstring, and the indented text below it.
-_ENTRY: Final = re.compile(r"^(\w+(?:, \w+)*) : .*\n((?:[ \t]+.*\n)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -76,8 +70,7 @@ def options_of(part: str, name: str | None = None) -> Mapping[str, Option]:
         from recollect.scheme.config import SchemeConfig
 
         return _options_of_fields(SchemeConfig)
-    found = class_of(part, str(name))
-    return _options_of_factory(found) if part == STORAGE else _options_of_fields(found.config_class)
+    return _options_of_fields(class_of(part, str(name)).config_class)
 
 
 def check_options(part: str, name: str | None, given: Iterable[str]) -> None:
@@ -101,48 +94,13 @@ def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option])
     return translated(option, known) or closest(option, known)
 
 
-def _options_of_fields(config_class: Any) -> Mapping[str, Option]:
-    abouts = config_class.docs()
-    return {entry.name: Option(entry.name, _default(entry), abouts[entry.name]) for entry in fields(config_class)}
+def _options_of_fields(config_class: type[Options]) -> Mapping[str, Option]:
+    docs = config_class.docs()
+    return {entry.name: Option(entry.name, _default(entry), docs[entry.name]) for entry in config_class.plain_fields()}
 
 
 def _default(entry: "Field[Any]") -> Any:
-    return entry.default if entry.default_factory is MISSING else entry.default_factory()
-
-
-def _options_of_factory(storage_class: Any) -> Mapping[str, Option]:
-    """Parameters of `create_factory`, and the keywords that its `**options` stand for."""
-    from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS
-
-    parameters = {
-        name: None if parameter.default is parameter.empty else parameter.default
-        for name, parameter in inspect.signature(storage_class.create_factory).parameters.items()
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-    }
-    keywords = {name: KEYWORD_DEFAULTS.get(name) for name in getattr(_keywords(storage_class), "__annotations__", ())}
-    abouts = _documented(storage_class)
-    return {
-        name: Option(name, default, abouts.get(name, ""))
-        for name, default in (parameters | keywords).items()
-        if name not in _NOT_OPTIONS
-    }
-
-
-def _keywords(storage_class: Any) -> Any:
-    """The typed dict of the `**options` that `create_factory` takes, None if it takes none."""
-    factory = getattr(storage_class, "create_factory", None)
-    for parameter in inspect.signature(factory).parameters.values() if factory else ():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            return next(iter(get_args(parameter.annotation)), None)
-    return None
-
-
-def _documented(storage_class: Any) -> dict[str, str]:
-    """What the docstrings of a storage and its parents say of their options; the nearest one counts."""
-    abouts: dict[str, str] = {}
-    sources = (source for parent in storage_class.__mro__ for source in (parent, _keywords(parent)) if source)
-    for source in sources:
-        for names, text in _ENTRY.findall(f"{inspect.cleandoc(source.__doc__ or '')}\n"):
-            for name in names.split(", "):
-                abouts.setdefault(name, " ".join(text.split()))
-    return abouts
+    """Default of a field; None for one that has none, because it follows from the run."""
+    if entry.default_factory is not MISSING:
+        return entry.default_factory()
+    return None if entry.default is MISSING else entry.default

@@ -14,7 +14,7 @@ from recollect import keys
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.envs import VecEnv
-from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES, STORAGES, PERBuffer
+from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES, STORAGES, HERBuffer, PERBuffer
 from recollect.errors import ConfigError
 from recollect.scheme.scheme import Scheme
 
@@ -26,15 +26,11 @@ ACTION_SPACES = {
 }
 MEMORIES = (None, "gru", "lstm")
 NUM_ENVS, NUM_STAGES, STAGE = 2, 4, 8
-_PRIORITISED = {"n_step": 2, "alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "default_error": 1.0}
+_PRIORITISED = {"alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "default_error": 1.0}
+_SWITCHED_ON: dict[str, Any] = {"n_step": 2, **_PRIORITISED, "eta": 0.99, "cmin": 10}
 STORAGE_OPTIONS: dict[str, dict[str, Any]] = {
-    "replay": {},
-    "nstep": {"n_step": 2},
-    "per": _PRIORITISED,
-    "ere": {**_PRIORITISED, "eta": 0.99, "cmin": 10},
-    "her": {**_PRIORITISED, "eta": 0.99, "cmin": 10},
-    "gae": {},
-    "vtrace": {},
+    storage: {name: value for name, value in _SWITCHED_ON.items() if name in cls.config_class.docs()}
+    for storage, cls in STORAGES.items()
 }
 
 
@@ -99,7 +95,7 @@ def build(algo: str, storage: str, space: str, memory: str | None, **actor_optio
     pace = {"update_every": STAGE, "num_mini_batch": 2, "mini_batch_size": 16}
     start = {} if algorithm.is_on_policy else {"start_steps": 2 * STAGE}
     envs, action_space, obs_space = VecEnv.create_factory(
-        SmallTask, {"space": space, "with_goal": storage == "her"}, NUM_ENVS, seed=1
+        SmallTask, {"space": space, "with_goal": issubclass(STORAGES[storage], HERBuffer)}, NUM_ENVS, seed=1
     )
     actor_class = OnPolicyActor if algorithm.is_on_policy else OffPolicyActor
     networks = {"hidden_sizes": (8,), "memory": memory, "memory_size": 4, **actor_options}
@@ -183,8 +179,11 @@ def assert_priorities_are(told: dict[int, np.float32], storage: PERBuffer) -> No
 
 
 def test_prioritised_agents_are_in_the_table() -> None:
+    """Every algorithm that learns from replay, in every space that it can act in, with and without memory."""
     prioritised = [agent for agent in agents() if STORAGE_OPTIONS[agent[1]].get("alpha")]
-    assert len(prioritised) == 3 * 3 * 6
+    num_spaces = sum(len(spaces_of(name)) for name, algorithm in ALGORITHMS.items() if not algorithm.is_on_policy)
+    num_storages = sum(issubclass(cls, PERBuffer) for cls in STORAGES.values())
+    assert len(prioritised) == num_spaces * num_storages * len(MEMORIES) > 0
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """What every algorithm offers: acting, gradients, updates, and the numbers that pace a run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from recollect.roles import ActingStep, Gradients, Info, Observation, Weights
+from recollect.roles import ActingStep, Batch, Gradients, Info, Observation, Weights
 
 if TYPE_CHECKING:
     from recollect.agent.algorithms.factory import AlgorithmFactory
@@ -98,9 +97,7 @@ class Algorithm(ABC):
         return nullcontext()
 
     @abstractmethod
-    def compute_gradients(
-        self, batch: Mapping[str, Any], grads_to_cpu: bool = True, *args: object
-    ) -> tuple[Gradients, Info]:
+    def compute_gradients(self, batch: Batch, grads_to_cpu: bool = True, *args: object) -> tuple[Gradients, Info]:
         """Compute the gradients of a batch, without taking an optimisation step.
 
         Parameters

@@ -24,9 +24,7 @@ from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.utils import put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
-from recollect.roles import ActingStep, Device, Gradients, Info, Observation, VectorEnvs, Weights
-
-Batch = Mapping[str, Any]
+from recollect.roles import ActingStep, Batch, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
 # Options that the optimiser is built from.
 _FIXED: Final = ("optimiser", "optimiser_kwargs")

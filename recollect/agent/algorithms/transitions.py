@@ -1,8 +1,7 @@
 """Batches as off-policy algorithms need them: one row a transition, whether they were drawn as steps or sequences."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -10,9 +9,7 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.spaces import map_observation
-from recollect.roles import Observation
-
-Batch = Mapping[str, Any]
+from recollect.roles import Batch, Observation
 
 # Steps drawn one by one have no hidden state, and actors without memory look at none.
 _NO_STATE: Final = torch.zeros(1, 1)

@@ -1,16 +1,13 @@
 """What every storage offers, and the object that builds one where it is needed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Self, TypeVar
 
-import torch
-
+from recollect.agent.storages.config import StorageConfig
 from recollect.checks import check_device
-
-Batch = dict[str, Any]
-Info = dict[str, Any]
+from recollect.roles import Actor, Algorithm, Batch, Device, Info, Sample, VectorEnvs
 
 
 class Storage(ABC):
@@ -30,7 +27,7 @@ class Storage(ABC):
 
     storage_tensors: tuple[str, ...] = ()
 
-    def __init__(self, size: int, device: torch.device | str, actor: Any, algorithm: Any, *args: Any) -> None:
+    def __init__(self, size: int, device: Device, actor: Actor, algorithm: Algorithm, *args: object) -> None:
         self.max_size = size
         self.device = check_device(device)
         self.actor = actor
@@ -45,19 +42,19 @@ class Storage(ABC):
 
     @classmethod
     @abstractmethod
-    def create_factory(cls, size: int) -> "StorageFactory":
+    def create_factory(cls, size: int) -> "StorageFactory[Self]":
         """Return a function that creates storages of this class."""
 
     @abstractmethod
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    def init_tensors(self, sample: Sample) -> None:
         """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
 
     @abstractmethod
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         """Store one step of every env, `[num_envs, ...]`."""
 
     @abstractmethod
-    def insert_data_slice(self, new_data: Mapping[str, Any]) -> None:
+    def insert_data_slice(self, new_data: Sample) -> None:
         """Store several steps of every env, `[time, num_envs, ...]`."""
 
     @abstractmethod
@@ -81,28 +78,34 @@ class Storage(ABC):
         """Remove what is stored."""
 
     @abstractmethod
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter while running; an unknown name changes nothing and warns."""
 
 
+StorageT = TypeVar("StorageT", bound=Storage)
+
+
 @dataclass(frozen=True)
-class StorageFactory:
+class StorageFactory(Generic[StorageT]):
     """Creates storages of one class and configuration, here or in a worker that it was sent to.
 
     Examples
     --------
     >>> from recollect.agent.storages import PERBuffer
     >>> PERBuffer.create_factory(1000, n_step=3)
-    StorageFactory(PERBuffer, size=1000, n_step=3, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000)
+    StorageFactory(PERBuffer, size=1000, n_step=3)
     """
 
-    storage_class: type[Any]
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    storage_class: type[StorageT]
+    config: StorageConfig
 
-    def __call__(self, device: torch.device | str, actor: Any, algorithm: Any, envs: Any) -> Any:
+    def __call__(self, device: Device, actor: Actor, algorithm: Algorithm, envs: VectorEnvs) -> StorageT:
         """Create a storage for this actor, algorithm and these envs."""
-        return self.storage_class(device=device, actor=actor, algorithm=algorithm, envs=envs, **self.parameters)
+        make: type[Any] = self.storage_class  # each class has a signature of its own
+        options = {entry.name: getattr(self.config, entry.name) for entry in fields(self.config)}
+        storage: StorageT = make(device=device, actor=actor, algorithm=algorithm, envs=envs, **options)
+        return storage
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        given = ", ".join(f"{name}={value!r}" for name, value in self.config.changed().items())
         return f"StorageFactory({self.storage_class.__name__}, {given})"

@@ -1,21 +1,21 @@
 """`BaseBuffer`: what all storages over a `ExperienceStore` share, from taking steps in to reading them back."""
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final
-
-import torch
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final, cast
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Storage
+from recollect.agent.storages.base import Storage
+from recollect.agent.storages.config import StorageConfig, spelled_out
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore, SequenceShape
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import FrameStacks
 from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
+from recollect.roles import Actor, Algorithm, Batch, Device, Sample, VectorEnvs
 
 # What every storage may keep of a step.
 STEP_KEYS: Final = (
@@ -30,6 +30,9 @@ STEP_KEYS: Final = (
     keys.NEXT_DONE,
 )
 _GENERATOR: Final = "generator"
+# Parameters that change while running and are no options.
+_MAX_SIZE: Final = "max_size"
+_GAMMA: Final = "gamma"
 
 
 class BaseBuffer(Storage):
@@ -47,56 +50,55 @@ class BaseBuffer(Storage):
         Owner of `gamma`.
     envs : VecEnv
         Tells the number of environments.
-    seed : int, optional
-        Seed of the storage's own generator.
-    frame_stack : int, tuple or mapping, optional
-        Depth of frame stacks in the observation.
-    allocator : Allocator, optional
-        Where the bytes live; RAM by default.
-    sequence : SequenceShape, optional
-        Shape of sequences that overlap.
+    *values, **given
+        The options of `config_class` beside `size`; their names are spelled out in each class's signature.
 
     Attributes
     ----------
+    config : StorageConfig
+        The options, as they are now.
     max_size, size, step : int
         Capacity, steps stored and position of the step to come, along the time axis.
     changed_parameters : dict
         Values of the parameters that were changed while running.
     """
 
-    # Columns of a batch that come from its draw.
-    drawn_keys: tuple[str, ...] = ()
+    config_class: ClassVar[type[StorageConfig]] = StorageConfig
+    config: StorageConfig
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
 
     def __init__(
         self,
         size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        *,
-        seed: int | None = None,
-        frame_stack: FrameStacks = None,
-        allocator: Allocator | None = None,
-        sequence: SequenceShape | None = None,
+        device: Device,
+        actor: Actor,
+        algorithm: Algorithm,
+        envs: VectorEnvs,
+        *values: object,
+        **given: object,
     ) -> None:
-        super().__init__(check_count("size", size), device, actor, algorithm)
+        self.config = self.config_class.of(type(self).__name__, given, size, *values)
+        super().__init__(self.config.size, device, actor, algorithm)
         self._on_cpu = self.device.type == "cpu"
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self.changed_parameters: dict[str, Any] = {}
-        self._rng = seeded_generator(seed)
+        self._check_config(self.config)
+        self._rng = seeded_generator(self.config.seed)
         self._store = ExperienceStore(
             self.max_size,
             self.num_envs,
             self.storage_tensors,
-            allocator or Allocator("ram", None),
-            frame_stack=frame_stack,
-            sequence=sequence,
-            drawn_keys=self.drawn_keys,
+            self._allocator(),
+            frame_stack=self.config.frame_stack,
+            sequence=self._sequence(),
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
         )
+        self._make_parts()
 
     @property
     def store(self) -> ExperienceStore:
@@ -142,7 +144,7 @@ class BaseBuffer(Storage):
         """Transitions stored, of all envs and sources together."""
         return len(self._store)
 
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    def init_tensors(self, sample: Sample) -> None:
         """Plan the storage from a first sample `[num_envs, ...]`, without storing it.
 
         A storage that is planned already refuses a sample that it could not store.
@@ -151,15 +153,13 @@ class BaseBuffer(Storage):
             self._store.build(sample)
             self._store.access.intake.read(sample)
 
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
         with self._store.lock:
             self._store.insert(sample)
             self._on_append()
 
-    def insert_data_slice(
-        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
-    ) -> None:
+    def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
         """Store several steps of every env, `[time, num_envs, ...]`.
 
         Parameters
@@ -190,33 +190,37 @@ class BaseBuffer(Storage):
         Data live in CPU memory, so `data_to_cpu` changes nothing.
         """
         with self._store.lock:
-            return columns.export(self._store, source, 0, None)
+            return cast(Batch, columns.export(self._store, source, 0, None))
 
     def get_data_slice(self, start_pos: int, end_pos: int, *, source: Hashable = 0) -> Batch:
         """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
         with self._store.lock:
-            return columns.export(self._store, source, start_pos, end_pos)
+            return cast(Batch, columns.export(self._store, source, start_pos, end_pos))
 
     def reset(self) -> None:
         """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""
         with self._store.lock:
             self._store.clear()
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter; it takes effect on the next batch and on data already stored."""
         if not isinstance(parameter_name, str):
             raise ConfigError(f"parameter_name must be the name of a parameter, got {parameter_name!r}")
-        setters = self._parameter_setters()
-        if parameter_name not in setters:
+        setters = {_MAX_SIZE: self._set_max_size, _GAMMA: self._set_gamma}
+        known = [*setters, *self.config.changing()]
+        if parameter_name not in known:
             warnings.warn(
                 f"{type(self).__name__} has no parameter {parameter_name!r}, nothing was changed; "
-                f"{closest(parameter_name, setters)}",
+                f"{closest(parameter_name, known)}",
                 RecollectWarning,
                 stacklevel=2,
             )
             return
         with self._store.lock:
-            setters[parameter_name](new_parameter_value)
+            if parameter_name in setters:
+                setters[parameter_name](new_parameter_value)
+            else:
+                self._change_option(parameter_name, new_parameter_value)
             self.changed_parameters[parameter_name] = new_parameter_value
 
     def state(self) -> Extras:
@@ -240,24 +244,46 @@ class BaseBuffer(Storage):
         """Bytes kept for each step beside the store."""
         return 0.0
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        """What `update_storage_parameter` can change, and how."""
-        return {"max_size": self._set_max_size, "gamma": self._set_gamma}
+    def _allocator(self) -> Allocator:
+        """Where the bytes of the steps live."""
+        return Allocator("ram", None)
 
-    def _set_max_size(self, value: Any) -> None:
-        size = check_count("max_size", value)
-        self._store.resize(size)
+    def _sequence(self) -> SequenceShape | None:
+        """Shape of sequences that overlap in the store; None for single steps."""
+        return None
+
+    def _make_parts(self) -> None:
+        """Make what a subclass has beside the store, from `config`."""
+
+    def _check_config(self, config: StorageConfig) -> None:
+        """Refuse options that do not suit the actor or each other."""
+
+    def _change_option(self, name: str, value: object) -> None:
+        changes: dict[str, Any] = {name: value}
+        config = replace(self.config, **changes)
+        self._check_config(config)
+        self.config = config
+        self._on_change(name)
+
+    def _on_change(self, name: str) -> None:
+        """Follow an option that has just changed in `config`."""
+
+    def _set_max_size(self, value: object) -> None:
+        size = check_count(_MAX_SIZE, value)
+        self._store.resize(size * self._num_shares())
+        self.config = replace(self.config, size=size)
         self.max_size = size
 
-    def _set_gamma(self, value: Any) -> None:
-        gamma = check_number("gamma", value, 0.0, 1.0)
-        if hasattr(self.algorithm, "update_algorithm_parameter"):
-            self.algorithm.update_algorithm_parameter("gamma", gamma)
-        else:
-            self.algorithm.gamma = gamma
+    def _num_shares(self) -> int:
+        """How many times `max_size` steps the store holds along time."""
+        return 1
+
+    def _set_gamma(self, value: object) -> None:
+        gamma = check_number(_GAMMA, value, 0.0, 1.0)
+        self.algorithm.update_algorithm_parameter(_GAMMA, gamma)
 
 
-def _num_steps(rewards: Any) -> int:
+def _num_steps(rewards: object) -> int:
     """Steps of a slice, by the first axis of its rewards."""
     shape = getattr(rewards, "shape", ())
     if not shape:

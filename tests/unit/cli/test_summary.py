@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from recollect.agent.storages import OFF_POLICY_STORAGES
 from recollect.cli.summary import free_folder, stem_of, summarise
 from recollect.config import RunConfig
 
@@ -46,7 +47,7 @@ def test_a_line_says_what_is_trained(more: dict[str, Any], line: str) -> None:
     assert summarise(config(**more), 1, Path("runs/x")) == line
 
 
-@pytest.mark.parametrize("storage", ["per", "ere", "her"])
+@pytest.mark.parametrize("storage", OFF_POLICY_STORAGES)
 def test_the_line_is_the_same_when_defaults_are_spelled_out(storage: str) -> None:
     """As they are in the config that `resume` reads."""
     short = config(storage=storage, storage_options={"alpha": 0.6} if storage == "per" else {})

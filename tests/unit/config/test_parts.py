@@ -22,7 +22,7 @@ def test_functions_are_no_options() -> None:
     assert not {"her_function", "compute_reward", "compute_terminated", "options"} & set(options)
 
 
-def test_options_of_a_storage_are_explained_by_its_docstrings() -> None:
+def test_options_of_a_storage_are_explained_by_its_config() -> None:
     assert options_of(STORAGE, "per")["alpha"].about == "How much priorities count."
     assert "frame" in options_of(STORAGE, "her")["frame_stack"].about
 
@@ -34,11 +34,8 @@ def test_every_option_of_a_storage_is_explained(storage: str) -> None:
 
 def test_defaults_of_keywords_are_those_that_a_storage_has() -> None:
     memory = HERBuffer.standalone(10, compute_reward=lambda achieved, desired, info: achieved[:, 0])
-    has = {
-        "backing": memory._store._memory.backing,
-        "strategy": memory._hindsight.strategy,
-        "share": memory._hindsight.share,
-    }
+    has = {name: getattr(memory.config, name) for name in ("backing", "strategy", "share")}
+    assert has == {"backing": "ram", "strategy": "future", "share": 0.8}
     assert {name: options_of(STORAGE, "her")[name].default for name in has} == has
     assert options_of(STORAGE, "replay")["backing"].default == has["backing"]
     assert "share" not in options_of(STORAGE, "replay")

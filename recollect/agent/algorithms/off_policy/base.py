@@ -7,9 +7,9 @@ from torch import Tensor
 from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
-from recollect.agent.algorithms.transitions import Batch, Transitions, read_transitions
+from recollect.agent.algorithms.transitions import Transitions, read_transitions
 from recollect.agent.algorithms.utils import backward
-from recollect.roles import Device, VectorEnvs
+from recollect.roles import Batch, Device, VectorEnvs
 
 
 class OffPolicyAlgorithm(LearningAlgorithm):

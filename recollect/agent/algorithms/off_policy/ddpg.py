@@ -18,9 +18,10 @@ from recollect.agent.algorithms.off_policy.actor_critic import (
     noise_kind,
 )
 from recollect.agent.algorithms.targets import td_target
-from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import option
+from recollect.roles import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,9 @@ from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import double_q_value, huber, td_target
-from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import count, number, option
+from recollect.roles import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

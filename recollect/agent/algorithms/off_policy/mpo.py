@@ -16,9 +16,10 @@ from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
 from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
-from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward, gaussian_kl
 from recollect.options import count, number, option
+from recollect.roles import Batch
 
 # Names of what bounds the KLs: of the improved policy, and of a step by its mean and by its deviation.
 _MULTIPLIERS: Final = ("temperature", "mean", "std")

@@ -12,9 +12,10 @@ from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
 from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.targets import td_target, temperature_loss
-from recollect.agent.algorithms.transitions import Batch, Transitions
+from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import flag, number, option, optional
+from recollect.roles import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

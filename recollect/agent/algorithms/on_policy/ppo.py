@@ -13,7 +13,7 @@ from recollect.agent.actors.networks.distributions import EntropicDistribution
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms.config import AlgorithmConfig, grad_norm_limit, learning_rate
-from recollect.agent.algorithms.learning import Batch, LearningAlgorithm, Losses
+from recollect.agent.algorithms.learning import LearningAlgorithm, Losses
 from recollect.agent.algorithms.on_policy.surrogate import (
     clipped_fraction,
     clipped_surrogate,
@@ -26,7 +26,7 @@ from recollect.agent.algorithms.optimiser_groups import ParameterGroup
 from recollect.agent.algorithms.utils import backward
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
-from recollect.roles import Device, VectorEnvs
+from recollect.roles import Batch, Device, VectorEnvs
 
 # Actors without memory look at no hidden state.
 _NO_STATE: Final = torch.zeros(1, 1)

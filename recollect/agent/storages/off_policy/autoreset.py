@@ -8,11 +8,12 @@ from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.experience.sampling.outputs import nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
 from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck, are_at
 from recollect.errors import ConfigError, StorageError
+from recollect.roles import Observation
 
 # Envs that are at an end, int64, and by path what their last steps led to, arrays or tensors `[envs, ...]`.
 Ends = tuple[np.ndarray, dict[KeyPath, Any]]
@@ -45,7 +46,7 @@ class ResetSteps:
         self._watch = FinalObsCheck(_ADVICE)
         self._last_ends: Ends = _NO_ENDS
 
-    def find(self, observations: Any) -> np.ndarray:
+    def find(self, observations: Observation) -> np.ndarray:
         """Which envs only begin an episode in the step to come, bool [num_envs, 1].
 
         They are still where their last episode ended.
@@ -103,7 +104,8 @@ class ResetSteps:
     def _is_reset(self, ids: np.ndarray) -> np.ndarray:
         ring = self._store.ring
         lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
-        return ring.flag_column(layout.R_DONE)[lanes, numbers % ring.num_slots, 0]
+        resets: np.ndarray = ring.flag_column(layout.R_DONE)[lanes, numbers % ring.num_slots, 0]
+        return resets
 
     def _newest_ends(self) -> Ends:
         """The envs whose newest step ended an episode, and what it led to; of an empty store, what was kept."""
@@ -114,7 +116,7 @@ class ResetSteps:
         ended = np.flatnonzero(ring.flag_column(layout.R_ENDED)[:, newest % ring.num_slots, 0])
         if len(ended) == 0:
             return ended, {}
-        rows = self._store.gather(Drawn((ended << layout.ID_SHIFT) | newest), ONE_STEP, 1.0)
+        rows = self._store.gather((ended << layout.ID_SHIFT) | newest, ONE_STEP, 1.0)
         return ended, dict(walk((), nest(rows.items())[keys.NEXT_OBS]))
 
 

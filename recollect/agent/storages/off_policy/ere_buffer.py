@@ -1,25 +1,54 @@
 """`EREBuffer`: replay that emphasises recent experience."""
 
-from collections.abc import Callable
-from typing import Any, Final, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, StorageFactory
+from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
 from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
-from recollect.agent.storages.off_policy.options import StoreOptions
-from recollect.agent.storages.off_policy.per_buffer import PERBuffer
-from recollect.checks import check_count, check_number
+from recollect.agent.storages.off_policy.per_buffer import PERBuffer, PERConfig
+from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError
+from recollect.options import count, number, option
+from recollect.roles import Batch, Info
 
+_ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
+# The window is at least this share of all that the storage can hold, or the default cmin if that is less.
+_LEAST_SHARE: Final = 0.05
+
+
+@dataclass(frozen=True)
+class EREConfig(PERConfig):
+    """Options of replay that emphasises recent experience."""
+
+    eta: float = option(
+        1.0,
+        "1 takes all data alike, smaller values emphasise recent data.",
+        number(0.0, 1.0, above_low=True),
+        changes=True,
+    )
+    cmin: int = option(5000, "Fewest steps to draw from.", count, changes=True)
+
+    @classmethod
+    def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        """ERE brings no priorities along; where it is given some, by an alpha, it gets the rest of what PER gets."""
+        prioritised = super().recommended(given, num_envs) if given.get("alpha") else {}
+        return prioritised | {_ETA: 0.996} | cls._window(given.get("size"), num_envs)
+
+    @classmethod
+    def _window(cls, size: object, num_envs: int) -> dict[str, int]:
+        """`cmin` of a storage of some size; none where the default fits, or the size is to be refused elsewhere."""
+        least = min(cls.cmin, _LEAST_SHARE * size * num_envs) if isinstance(size, int | float) else cls.cmin
+        return {"cmin": max(1, int(least))} if least < cls.cmin else {}
 
 
 class EREBuffer(PERBuffer):
@@ -31,52 +60,27 @@ class EREBuffer(PERBuffer):
 
     Parameters
     ----------
-    size, device, actor, algorithm, envs, n_step, epsilon, alpha, beta, default_error
-        As in `PERBuffer`.
-    eta : float
-        1 takes all data alike, smaller values emphasise recent data.
-    cmin : int
-        Fewest steps to draw from.
+    size, device, actor, algorithm, envs
+        As in `ReplayBuffer`.
+    *values, **given
+        See `EREConfig`.
     """
 
-    drawn_keys: tuple[str, ...] = (*PERBuffer.drawn_keys, keys.CK)
+    drawn_keys: ClassVar[tuple[str, ...]] = (*PERBuffer.drawn_keys, keys.CK)
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[StoreOptions],
-    ) -> None:
-        super().__init__(size, device, actor, algorithm, envs, n_step, epsilon, alpha, beta, default_error, **options)
-        self._recent = RecentWindow(_check_eta(eta), check_count("cmin", cmin))
+    config_class: ClassVar[type[EREConfig]] = EREConfig
+    config: EREConfig
+
+    def _make_parts(self) -> None:
+        super()._make_parts()
+        self._recent = RecentWindow(self.config.eta, self.config.cmin)
         self._pace = LearningPace()
 
     @classmethod
-    def create_factory(
-        cls,
-        size: int,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[StoreOptions],
-    ) -> StorageFactory:
+    @takes(EREConfig)
+    def create_factory(cls, config: EREConfig) -> StorageFactory[Self]:
         """Return a function that creates `EREBuffer` instances."""
-        prioritised = PERBuffer.create_factory(size, n_step, epsilon, alpha, beta, default_error)
-        return StorageFactory(cls, {**prioritised.parameters, "eta": eta, "cmin": cmin, **options})
+        return StorageFactory(cls, config)
 
     @property
     def eta(self) -> float:
@@ -129,17 +133,11 @@ class EREBuffer(PERBuffer):
         if reach < num_steps:
             floors = np.empty(ring.num_lanes, np.int64)
             num_recent = draw_kernels.recent_floors(ring.header, starts.table, reach, floors)
-        return self._draw_prioritised(num_rows, floors, num_recent)
+        ids, columns = self._draw_prioritised(num_rows, floors)
+        return Drawn(ids, (*columns, np.full(num_rows, num_recent)))
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {"eta": self._set_eta, "cmin": self._set_cmin}
-
-    def _set_eta(self, value: Any) -> None:
-        self._recent.eta = self._recent.initial_eta = _check_eta(value)
-
-    def _set_cmin(self, value: Any) -> None:
-        self._recent.cmin = check_count("cmin", value)
-
-
-def _check_eta(value: Any) -> float:
-    return check_number("eta", value, 0.0, 1.0, above_low=True)
+    def _on_change(self, name: str) -> None:
+        super()._on_change(name)
+        self._recent.cmin = self.config.cmin
+        if name == _ETA:
+            self._recent.eta = self._recent.initial_eta = self.config.eta

@@ -1,12 +1,13 @@
 """`FinalObsCheck`: warns where episodes seem to go on after their ends."""
 
 import warnings
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
 from recollect.errors import RecollectWarning
+from recollect.roles import Observation
 
 _ENDS_WATCHED: Final = 10
 
@@ -35,7 +36,7 @@ class FinalObsCheck:
         """Whether enough ends were seen."""
         return self._num_ends >= _ENDS_WATCHED
 
-    def follow(self, obs: Any, next_obs: Any, ended: np.ndarray) -> None:
+    def follow(self, obs: Observation, next_obs: Observation, ended: np.ndarray) -> None:
         """Compare what a step starts from with what the last ends led to, and keep its own ends `[num_envs, 1]`."""
         if len(self._ended):
             self.look(len(self._ended), int(are_at(self._ended, self._led_to, obs).sum()))
@@ -60,7 +61,7 @@ class FinalObsCheck:
             )
 
 
-def are_at(envs: np.ndarray, led_to: dict[KeyPath, Any], observations: Any) -> np.ndarray:
+def are_at(envs: np.ndarray, led_to: dict[KeyPath, np.ndarray], observations: Observation) -> np.ndarray:
     """Whether each of `envs` is where its newest step led to, bit for bit."""
     same = np.ones(len(envs), np.bool_)
     for path, values in walk((), observations):

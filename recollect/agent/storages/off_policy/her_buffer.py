@@ -1,13 +1,14 @@
 """`HERBuffer`: hindsight experience replay."""
 
-from typing import Any, Unpack
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
-import torch
 
 from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.config import StorageConfig, takes
 from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.relabelling import (
     FunctionRewriter,
     GoalFunction,
@@ -16,28 +17,46 @@ from recollect.agent.storages.experience.sampling.relabelling import (
     HerFunction,
 )
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.off_policy.ere_buffer import EREBuffer
-from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions
+from recollect.agent.storages.off_policy.ere_buffer import EREBuffer, EREConfig
 from recollect.agent.storages.off_policy.replay_buffer import Rows
-from recollect.checks import check_number
 from recollect.errors import ConfigError, SchemaError
+from recollect.options import number, one_of, option
+from recollect.roles import Actor, Algorithm, Device, Observation, VectorEnvs
 
 
-class HEROptions(StoreOptions, total=False):
-    """Options of hindsight, beside the `StoreOptions`.
+def _function(name: str, value: object) -> object:
+    if value is not None and not callable(value):
+        raise ConfigError(f"{name} must be callable or None, got {value!r}")
+    return value
 
-    strategy : {"future", "final", "episode", "random"}
-        Where goals come from.
-    share : float
-        Share of a batch that is relabelled, 4/5 by default.
-    compute_reward, compute_terminated : callable, optional
-        `(achieved_goal, desired_goal, info)` of whole batches; by default those of the environment.
-    """
 
-    strategy: Strategy
-    share: float
-    compute_reward: GoalFunction | None
-    compute_terminated: GoalFunction | None
+@dataclass(frozen=True)
+class HindsightConfig(StorageConfig):
+    """Options of hindsight, apart from those of what it is combined with, so that `her_function` comes before them."""
+
+    her_function: HerFunction | None = option(
+        None, "Rewrites rows for another goal; none for Gymnasium's goal observations.", _function, is_code=True
+    )
+    _: KW_ONLY
+    strategy: Strategy = option(
+        "future", "Where goals come from: future, final, episode or random.", one_of(*get_args(Strategy))
+    )
+    share: float = option(0.8, "Share of a batch that is relabelled.", number(0.0, 1.0))
+    compute_reward: GoalFunction | None = option(
+        None, "Reward of achieved and desired goals; none for the environment's.", _function, is_code=True
+    )
+    compute_terminated: GoalFunction | None = option(
+        None, "Whether a goal ends the episode; none for the environment's.", _function, is_code=True
+    )
+
+
+@dataclass(frozen=True)
+class HERConfig(EREConfig, HindsightConfig):
+    """Options of hindsight experience replay."""
+
+    @classmethod
+    def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        return {}
 
 
 class HERBuffer(EREBuffer):
@@ -55,80 +74,41 @@ class HERBuffer(EREBuffer):
         Rewrites `(obs, rhs, next_obs, next_rhs, reward)` given `initial_state` and `final_state`, the
         observation whose goal was chosen: whole batches as arrays or dicts of arrays. None rewrites
         Gymnasium's goal observations.
-    n_step, epsilon, alpha, beta, default_error, eta, cmin
-        As in `EREBuffer`.
-    **options
-        See `HEROptions`.
+    *values, **given
+        See `HERConfig`.
     """
+
+    config_class: ClassVar[type[HERConfig]] = HERConfig
+    config: HERConfig
 
     def __init__(
         self,
         size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
+        device: Device,
+        actor: Actor,
+        algorithm: Algorithm,
+        envs: VectorEnvs,
         her_function: HerFunction | None,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[HEROptions],
+        *values: object,
+        **given: object,
     ) -> None:
-        strategy = options.pop("strategy", KEYWORD_DEFAULTS["strategy"])
-        share = check_number("share", options.pop("share", KEYWORD_DEFAULTS["share"]), 0.0, 1.0)
-        compute_reward = options.pop("compute_reward", None)
-        compute_terminated = options.pop("compute_terminated", None)
-        functions = {
-            "her_function": her_function,
-            "compute_reward": compute_reward,
-            "compute_terminated": compute_terminated,
-        }
-        for name, function in functions.items():
-            if function is not None and not callable(function):
-                raise ConfigError(f"{name} must be callable or None, got {function!r}")
-        super().__init__(
-            size,
-            device,
-            actor,
-            algorithm,
-            envs,
-            n_step,
-            epsilon,
-            alpha,
-            beta,
-            default_error,
-            eta,
-            cmin,
-            **options,  # type: ignore[misc]
-        )
+        super().__init__(size, device, actor, algorithm, envs, her_function, *values, **given)
+
+    def _make_parts(self) -> None:
+        super()._make_parts()
+        config = self.config
         rewriter: GoalRewriter | FunctionRewriter
-        if her_function is None:
-            rewriter = GoalRewriter(_goal_functions(compute_reward, compute_terminated, envs))
+        if config.her_function is None:
+            rewriter = GoalRewriter(_goal_functions(config.compute_reward, config.compute_terminated, self.envs))
         else:
-            rewriter = FunctionRewriter(her_function)
-        self._hindsight = Hindsight(strategy, share, rewriter)
+            rewriter = FunctionRewriter(config.her_function)
+        self._hindsight = Hindsight(config.strategy, config.share, rewriter)
 
     @classmethod
-    def create_factory(  # type: ignore[override]  # the documented order puts her_function second
-        cls,
-        size: int,
-        her_function: HerFunction | None = None,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        eta: float = 1.0,
-        cmin: int = 5000,
-        **options: Unpack[HEROptions],
-    ) -> StorageFactory:
+    @takes(HERConfig)
+    def create_factory(cls, config: HERConfig) -> StorageFactory[Self]:  # type: ignore[override]  # promised order
         """Return a function that creates `HERBuffer` instances."""
-        recent = EREBuffer.create_factory(size, n_step, epsilon, alpha, beta, default_error, eta, cmin)
-        return StorageFactory(cls, {**recent.parameters, "her_function": her_function, **options})
+        return StorageFactory(cls, config)
 
     def handle_end_of_episode(self) -> None:
         """Make the episodes that have ended since available to relabelling.
@@ -139,24 +119,23 @@ class HERBuffer(EREBuffer):
             if self._store.is_built:
                 self._hindsight.follow(self._store.ring)
 
-    def copy_single_tensor(self, key: str, position: int) -> Any:
+    def copy_single_tensor(self, key: str, position: int) -> Observation:
         """Return a copy of the values of `key` at a position along time, 0 being the oldest: `[num_envs, ...]`."""
-        stored = self.get_data_slice(position, position + 1)
+        stored: Mapping[str, Observation] = self.get_data_slice(position, position + 1)
         if key not in stored:
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
         return _first(stored[key])
 
-    def _windows(self, drawn: Drawn, length: int) -> Rows:
-        ids = drawn.ids
+    def _windows(self, ids: np.ndarray, length: int) -> Rows:
         if self._hindsight.num_chosen(len(ids) // length) == 0:
-            return super()._windows(drawn, length)
+            return super()._windows(ids, length)
         gamma, limits = self._gamma(), self._limits()
         relabelled, chosen = self._hindsight.relabel(self._store, ids, length, int(limits[0]), gamma, self._rng)
         if limits[0] > 1:
             limits = np.full(len(ids), limits[0])
             limits[relabelled.rows] = relabelled.lengths
         may_overlap = not self._hindsight.rewriter.writes_observations
-        tensors = self._store.gather(drawn, limits, gamma, may_overlap=may_overlap)
+        tensors = self._store.gather(ids, limits, gamma, may_overlap=may_overlap)
         relabelled.apply(tensors, gamma)
         return tensors, chosen
 
@@ -166,11 +145,11 @@ class HERBuffer(EREBuffer):
 
 
 def _goal_functions(
-    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: Any
+    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: VectorEnvs
 ) -> GoalFunctions:
     """The goal functions that were given; for one that was not, that of the environment."""
     if compute_reward is None or compute_terminated is None:
-        env = envs
+        env: object = envs
         if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
             env = envs.env_fns[0]().unwrapped
         compute_reward = compute_reward or getattr(env, "compute_reward", None)
@@ -183,5 +162,5 @@ def _goal_functions(
     return GoalFunctions(compute_reward, compute_terminated)
 
 
-def _first(value: Any) -> Any:
+def _first(value: Observation) -> Observation:
     return {key: _first(inner) for key, inner in value.items()} if isinstance(value, dict) else value[0]

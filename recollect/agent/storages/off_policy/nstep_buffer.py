@@ -1,16 +1,28 @@
 """`NStepReplayBuffer`: replay with multi-step returns."""
 
-from collections.abc import Callable
-from typing import Any, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 
 from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.off_policy.options import StoreOptions
+from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
-from recollect.checks import check_count
+from recollect.options import count, option
+
+
+@dataclass(frozen=True)
+class NStepConfig(ReplayConfig):
+    """Options of replay with multi-step returns."""
+
+    n_step: int | float = option(1, "Most steps of a return.", count, changes=True)
+
+    @classmethod
+    def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        return {"n_step": 3}
 
 
 class NStepReplayBuffer(ReplayBuffer):
@@ -23,35 +35,35 @@ class NStepReplayBuffer(ReplayBuffer):
     ----------
     size, device, actor, algorithm, envs
         As in `ReplayBuffer`.
-    n_step : int or float
-        Most steps of a return.
+    *values, **given
+        See `NStepConfig`.
     """
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        n_step: int | float = 1,
-        **options: Unpack[StoreOptions],
-    ) -> None:
-        super().__init__(size, device, actor, algorithm, envs, **options)
-        self._set_n_step(n_step)
+    config_class: ClassVar[type[NStepConfig]] = NStepConfig
+    config: NStepConfig
+
+    def _make_parts(self) -> None:
+        super()._make_parts()
+        self._follow_n_step()
 
     @classmethod
-    def create_factory(cls, size: int, n_step: int | float = 1, **options: Unpack[StoreOptions]) -> StorageFactory:
+    @takes(NStepConfig)
+    def create_factory(cls, config: NStepConfig) -> StorageFactory[Self]:
         """Return a function that creates `NStepReplayBuffer` instances."""
-        return StorageFactory(cls, {"size": size, "n_step": n_step, **options})
+        return StorageFactory(cls, config)
+
+    @property
+    def n_step(self) -> int:
+        """Most steps of a return."""
+        return int(self.config.n_step)
 
     def _limits(self) -> np.ndarray:
         return self._most_steps
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {"n_step": self._set_n_step}
+    def _on_change(self, name: str) -> None:
+        super()._on_change(name)
+        self._follow_n_step()
 
-    def _set_n_step(self, value: Any) -> None:
-        self.n_step = check_count("n_step", value)
+    def _follow_n_step(self) -> None:
         # No lane numbers more steps than this, so that longer windows are the same ones.
         self._most_steps = np.array([min(self.n_step, layout.ID_MASK)], np.int64)

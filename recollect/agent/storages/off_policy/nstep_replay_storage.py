@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from recollect import keys
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn, OutputPlan, nest
+from recollect.agent.storages.experience.sampling.outputs import OutputPlan, nest
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
@@ -25,6 +25,7 @@ from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, StorageError
+from recollect.roles import Numbers, Observation
 
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
 _MOST_BATCHES_AHEAD: Final = 16
@@ -45,11 +46,11 @@ class NStepReplayBatch(NamedTuple):
         What the window's last step led to.
     """
 
-    observations: Any
-    actions: Any
+    observations: Observation
+    actions: Observation
     rewards: torch.Tensor
     discounts: torch.Tensor
-    next_observations: Any
+    next_observations: Observation
 
 
 class NStepReplayStorage:
@@ -205,13 +206,13 @@ class NStepReplayStorage:
 
     def add(
         self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        terminateds: Any,
-        truncateds: Any,
+        observations: Observation,
+        actions: Observation,
+        rewards: Numbers,
+        terminateds: Numbers,
+        truncateds: Numbers,
         infos: Mapping[str, Any],
-        next_observations: Any,
+        next_observations: Observation,
     ) -> None:
         """Add one step of every env, arrays or tensors `[num_envs, ...]`.
 
@@ -246,7 +247,7 @@ class NStepReplayStorage:
             self._is_saved = False
             return self._ahead.take() if len(self._ahead) else self._look()
 
-    def update(self, *args: Any) -> None:
+    def update(self, *args: object) -> None:
         """Update the storage if necessary: write a snapshot, if one is wanted and something has changed."""
         with self._store.lock:
             self._check_open()
@@ -277,12 +278,12 @@ class NStepReplayStorage:
 
     def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
         """Make the batch of the windows that start at `ids`; any thread may."""
-        rows = self._plans.get(self._store).gather(Drawn(ids), self._most_steps, self.discount)
+        rows = self._plans.get(self._store).gather(ids, self._most_steps, self.discount)
         batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
         return NStepReplayBatch(*(self._deliver(batch[name]) for name in names))
 
-    def _deliver(self, tensor: Any) -> Any:
+    def _deliver(self, tensor: Observation) -> Observation:
         if isinstance(tensor, dict):
             return {name: self._deliver(inner) for name, inner in tensor.items()}
         if self.pin_memory:

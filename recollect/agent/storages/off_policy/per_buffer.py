@@ -1,24 +1,44 @@
 """`PERBuffer`: prioritised replay."""
 
-from collections.abc import Callable
-from typing import Any, Final, Unpack
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, StorageFactory
+from recollect.agent.storages.base import StorageFactory
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import Drawn
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer
-from recollect.agent.storages.off_policy.options import StoreOptions
-from recollect.checks import check_number
+from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepReplayBuffer
+from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
+from recollect.options import number, option
+from recollect.roles import Array, Batch, Info, Numbers
 
 _ERRORS: Final = "errors"
+# Errors are kept as float32, in which they must be finite too.
+_finite_error = number(0.0, float(np.finfo(np.float32).max))
+
+
+@dataclass(frozen=True)
+class PERConfig(NStepConfig):
+    """Options of prioritised replay."""
+
+    epsilon: float = option(
+        0.0, "Added to every error; with 0, a step whose error is 0 is never drawn.", _finite_error, changes=True
+    )
+    alpha: float = option(0.0, "How much priorities count.", number(0.0), changes=True)
+    beta: float = option(1.0, "How much the weights correct for it.", number(0.0), changes=True)
+    default_error: int | float = option(1000000, "Error of new data.", _finite_error)
+
+    @classmethod
+    def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+        return {"epsilon": 0.01, "alpha": 0.6, "beta": 0.4, "default_error": 1.0}
 
 
 class PERBuffer(NStepReplayBuffer):
@@ -30,74 +50,59 @@ class PERBuffer(NStepReplayBuffer):
 
     Parameters
     ----------
-    size, device, actor, algorithm, envs, n_step
-        As in `NStepReplayBuffer`.
-    epsilon : float
-        Added to every error; with 0, a step whose error is 0 is never drawn.
-    alpha : float
-        How much priorities count.
-    beta : float
-        How much the weights correct for it.
-    default_error : int or float
-        Error of new data.
+    size, device, actor, algorithm, envs
+        As in `ReplayBuffer`.
+    *values, **given
+        See `PERConfig`.
     """
 
-    drawn_keys: tuple[str, ...] = (keys.PER_WEIGHTS,)
+    drawn_keys: ClassVar[tuple[str, ...]] = (keys.PER_WEIGHTS,)
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        **options: Unpack[StoreOptions],
-    ) -> None:
-        super().__init__(size, device, actor, algorithm, envs, n_step, **options)
-        self.epsilon = _check_error("epsilon", epsilon)
-        self.alpha = check_number("alpha", alpha, 0.0)
-        self.beta = check_number("beta", beta, 0.0)
-        self.default_error = _check_error("default_error", default_error)
+    config_class: ClassVar[type[PERConfig]] = PERConfig
+    config: PERConfig
+
+    def _make_parts(self) -> None:
+        super()._make_parts()
         self.num_stale = 0
         self.tree: SumTree | None = None
 
     @classmethod
-    def create_factory(
-        cls,
-        size: int,
-        n_step: int | float = 1,
-        epsilon: float = 0.0,
-        alpha: float = 0.0,
-        beta: float = 1.0,
-        default_error: int | float = 1000000,
-        **options: Unpack[StoreOptions],
-    ) -> StorageFactory:
+    @takes(PERConfig)
+    def create_factory(cls, config: PERConfig) -> StorageFactory[Self]:
         """Return a function that creates `PERBuffer` instances."""
-        parameters = {
-            "size": size,
-            "n_step": n_step,
-            "epsilon": epsilon,
-            "alpha": alpha,
-            "beta": beta,
-            "default_error": default_error,
-        }
-        return StorageFactory(cls, parameters | options)
+        return StorageFactory(cls, config)
 
-    def get_priority(self, error: Any) -> Any:
+    @property
+    def epsilon(self) -> float:
+        """Added to every error."""
+        return self.config.epsilon
+
+    @property
+    def alpha(self) -> float:
+        """How much priorities count."""
+        return self.config.alpha
+
+    @property
+    def beta(self) -> float:
+        """How much the weights correct for them."""
+        return self.config.beta
+
+    @property
+    def default_error(self) -> float:
+        """Error of new data."""
+        return self.config.default_error
+
+    def get_priority(self, error: Array | float) -> Array | float:
         """Priority of one or more errors."""
         return (error + self.epsilon) ** self.alpha
 
-    def get_sequence_priority(self, sequence_data: Any, eta: float = 0.9) -> Any:
+    def get_sequence_priority(self, sequence_data: Array, eta: float = 0.9) -> Array:
         """Mix the errors of sequences `[num_seq, time, ...]` into one each: `eta * max + (1 - eta) * mean`."""
         if isinstance(sequence_data, torch.Tensor):
             return eta * sequence_data.amax(dim=1) + (1 - eta) * sequence_data.mean(dim=1)
         array = np.asarray(sequence_data)
-        return eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
+        mixed: np.ndarray = eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
+        return mixed
 
     def after_gradients(self, batch: Batch, info: Info) -> Info:
         """Set the priorities of a batch's steps from the TD errors at `info["Algorithm"]["errors"]`.
@@ -144,22 +149,23 @@ class PERBuffer(NStepReplayBuffer):
         if is_sequence and errors.shape[2:] in ((), (1,)):
             # Mixing may hide that one step's error is wrong.
             _refuse_negative(errors)
-            errors = self.get_sequence_priority(errors).contiguous()
+            errors = torch.as_tensor(self.get_sequence_priority(errors)).contiguous()
         if errors.numel() != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {tuple(errors.shape)}")
         return errors
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
-        return self._draw_prioritised(num_rows, NO_FLOORS, 0)
+        return self._draw_prioritised(num_rows, NO_FLOORS)
 
-    def _draw_prioritised(self, num_rows: int, floors: np.ndarray, num_recent: int) -> Drawn:
-        """Draw from the `num_recent` steps not older than `floors`, in proportion to their priorities."""
+    def _draw_prioritised(self, num_rows: int, floors: np.ndarray) -> Drawn:
+        """Draw from the steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
         assert self.tree is not None
         drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
         if drawn is None:
-            return Drawn(self._store.draw(uniforms, floors), num_recent=num_recent)
-        return Drawn(*drawn, num_recent)
+            return Drawn(self._store.draw(uniforms, floors), (np.ones(num_rows, np.float32),))
+        ids, weights = drawn
+        return Drawn(ids, (weights,))
 
     def _on_append(self) -> None:
         super()._on_append()
@@ -176,32 +182,10 @@ class PERBuffer(NStepReplayBuffer):
     def _bytes_beside(self) -> float:
         return super()._bytes_beside() + bytes_a_step(self.alpha)
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {
-            "alpha": self._set_alpha,
-            "epsilon": self._set_epsilon,
-            "beta": self._set_beta,
-        }
-
-    def _set_alpha(self, value: Any) -> None:
-        self.alpha = check_number("alpha", value, 0.0)
-        self._rescale()
-
-    def _set_epsilon(self, value: Any) -> None:
-        self.epsilon = _check_error("epsilon", value)
-        self._rescale()
-
-    def _set_beta(self, value: Any) -> None:
-        self.beta = check_number("beta", value, 0.0)
-
-    def _rescale(self) -> None:
-        if self.tree is not None:
+    def _on_change(self, name: str) -> None:
+        super()._on_change(name)
+        if self.tree is not None and (self.tree.alpha, self.tree.epsilon) != (self.alpha, self.epsilon):
             self.tree.rescale(self.alpha, self.epsilon)
-
-
-def _check_error(name: str, value: Any) -> float:
-    """Return an error that is finite as float32 too, as errors are kept."""
-    return check_number(name, value, 0.0, float(np.finfo(np.float32).max))
 
 
 def _refuse_negative(errors: torch.Tensor) -> None:
@@ -209,7 +193,7 @@ def _refuse_negative(errors: torch.Tensor) -> None:
         raise wrong_error()
 
 
-def _as_tensor(values: Any, dtype: torch.dtype) -> torch.Tensor:
+def _as_tensor(values: Numbers, dtype: torch.dtype) -> torch.Tensor:
     """Values as a contiguous tensor in CPU memory; those that are one already come back as they are."""
     if not isinstance(values, torch.Tensor):
         try:

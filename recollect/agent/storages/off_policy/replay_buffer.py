@@ -2,23 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self, Unpack, cast
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info, Storage, StorageFactory
+from recollect.agent.storages.base import Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
-from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, name_of, nest
+from recollect.agent.storages.config import takes
+from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
-from recollect.agent.storages.experience.store.experience_store import ONE_STEP
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP, SequenceShape
+from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
-from recollect.agent.storages.off_policy.options import KEYWORD_DEFAULTS, StoreOptions, sequence_shape
-from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
+from recollect.roles import Batch, Device, Info, Numbers, Observation
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
@@ -30,12 +31,31 @@ _ADVICE: Final = (
 )
 
 
+class Drawn(NamedTuple):
+    """Where the rows of a batch start, and what the draw says of each of them.
+
+    Attributes
+    ----------
+    ids : int64 [rows]
+        The starts.
+    columns : arrays `[rows]`
+        The values of the class's `drawn_keys`, in their order.
+    """
+
+    ids: np.ndarray
+    columns: tuple[np.ndarray, ...] = ()
+
+
 @dataclass
 class _OwnLoop:
-    """Stands in for algorithm and envs where people keep their own training loop."""
+    """Stands in for actor, algorithm and envs where people keep their own training loop."""
 
     gamma: float
     num_envs: int
+    is_recurrent: bool = False
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: float) -> None:
+        setattr(self, parameter_name, new_parameter_value)
 
 
 # `Storage` is named as the base that the contract promises; its methods come from `BaseBuffer`.
@@ -54,8 +74,8 @@ class ReplayBuffer(BaseBuffer, Storage):
         Owner of `gamma`, which is read at each draw.
     envs : VecEnv
         Tells the number of environments.
-    **options
-        See `StoreOptions`.
+    *values, **given
+        See `ReplayConfig`.
 
     Attributes
     ----------
@@ -73,35 +93,20 @@ class ReplayBuffer(BaseBuffer, Storage):
     """
 
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
+    config_class: ClassVar[type[ReplayConfig]] = ReplayConfig
+    config: ReplayConfig
+    # Columns that a batch has because of how it was drawn, beside the ids.
+    drawn_keys: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        **options: Unpack[StoreOptions],
-    ) -> None:
-        check_options(type(self).__name__, options, StoreOptions.__annotations__, names_of(self.create_factory))
-        super().__init__(
-            size,
-            device,
-            actor,
-            algorithm,
-            envs,
-            seed=options.get("seed"),
-            frame_stack=options.get("frame_stack"),
-            allocator=Allocator(options.get("backing", KEYWORD_DEFAULTS["backing"]), options.get("path")),
-            sequence=sequence_shape(actor, algorithm, options),
-        )
+    def _make_parts(self) -> None:
         self._was_done = np.ones((self.num_envs, 1), np.float32)
-        self._ends_watch = FinalObsCheck(_ADVICE)
+        self._final_obs_check = FinalObsCheck(_ADVICE)
 
     @classmethod
-    def create_factory(cls, size: int, **options: Unpack[StoreOptions]) -> StorageFactory:
+    @takes(ReplayConfig)
+    def create_factory(cls, config: ReplayConfig) -> StorageFactory[Self]:
         """Return a function that creates `ReplayBuffer` instances."""
-        return StorageFactory(cls, {"size": size, **options})
+        return StorageFactory(cls, config)
 
     @classmethod
     def standalone(
@@ -110,7 +115,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         *,
         num_envs: int = 1,
         gamma: float = 0.99,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
         **options: Any,
     ) -> Self:
         """Create a storage for one's own training loop, without actor, algorithm or envs.
@@ -124,14 +129,15 @@ class ReplayBuffer(BaseBuffer, Storage):
         gamma : float
             Discount factor of returns.
         **options
-            The class's own parameters and the `StoreOptions`.
+            Those of `create_factory`.
         """
-        check_options(cls.__name__, options, names_of(cls.create_factory), names_of(cls.standalone))
-        stand_in = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
-        storage: Self = cls.create_factory(size, **options)(device, None, stand_in, stand_in)
-        return storage
+        config = cls.config_class.of(cls.__name__, options, size, others=("num_envs", "gamma", "device"))
+        stand_in: Any = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
+        return StorageFactory(cls, config)(device, stand_in, stand_in, stand_in)
 
-    def insert_single_tensor_slice(self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Any) -> int:
+    def insert_single_tensor_slice(
+        self, tensor_storage: Mapping[str, Any], tensor_key: str, tensor_values: Observation
+    ) -> int:
         """Write the next steps of one stored column, without moving the cursor; returns how many.
 
         The oldest steps of a full storage lie in the slots of these, and are forgotten.
@@ -181,7 +187,15 @@ class ReplayBuffer(BaseBuffer, Storage):
             num_rows = max(1, num_rows // self._store.sequence.length)
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
 
-    def add(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> None:
+    def add(
+        self,
+        obs: Observation,
+        action: Observation,
+        reward: Numbers,
+        next_obs: Observation,
+        terminated: Numbers,
+        truncated: Numbers,
+    ) -> None:
         """Store one step of one's own training loop, as arrays or tensors.
 
         Parameters
@@ -195,8 +209,8 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated, truncated : array `[num_envs]` or `[num_envs, 1]`
             Whether the step ended the episode for good, or cut it.
         """
-        terminated, truncated = self._column(terminated), self._column(truncated)
-        ended = np.maximum(terminated, truncated)
+        terminations = self._column(terminated)
+        ended = np.maximum(terminations, self._column(truncated))
         obs, next_obs = _as_arrays(obs), _as_arrays(next_obs)
         self.insert_transition(
             {
@@ -206,54 +220,62 @@ class ReplayBuffer(BaseBuffer, Storage):
                 keys.NEXT_OBS: next_obs,
                 keys.DONE: self._was_done,
                 keys.NEXT_DONE: ended,
-                keys.NEXT_TERMINATED: terminated,
+                keys.NEXT_TERMINATED: terminations,
             }
         )
         self._was_done = ended
-        if not self._ends_watch.is_over:
-            self._ends_watch.follow(obs, next_obs, ended)
+        if not self._final_obs_check.is_over:
+            self._final_obs_check.follow(obs, next_obs, ended)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
         return next(self.generate_batches(1, batch_size))
 
-    def update_priorities(self, batch: Batch, errors: Any) -> None:
+    def update_priorities(self, batch: Batch, errors: Numbers) -> None:
         """Tell the storage the TD errors of a batch; without priorities nothing happens."""
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
+
+    def _allocator(self) -> Allocator:
+        return Allocator(self.config.backing, self.config.path)
+
+    def _sequence(self) -> SequenceShape | None:
+        return self.config.sequence_shape(self.actor, self.algorithm)
 
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
         store = self._store
         with store.lock:
             store.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
-            rows = self._windows(drawn, 1)[0] if store.sequence is None else self._sequence_rows(drawn)
+            rows = self._windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
+        rows[keys.IDXS] = torch.from_numpy(drawn.ids)
+        for key, values in zip(self.drawn_keys, drawn.columns, strict=True):
+            rows[key] = torch.from_numpy(values.reshape(-1, 1))
         if not self._on_cpu:
             rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
-        return nest(rows.items()) if store.is_nested else cast(Batch, rows)
+        return cast(Batch, nest(rows.items()) if store.is_nested else rows)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         """Choose the starts of the `k`-th of `num_batches` batches."""
         return Drawn(self._store.draw(self._rng.random(num_rows)))
 
-    def _sequence_rows(self, drawn: Drawn) -> dict[Name, torch.Tensor]:
-        """Rows `[num_seq, length + n_step, ...]` of the sequences that were drawn."""
-        starts, ids = self._store.starts, drawn.ids
+    def _sequence_rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
+        """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
+        starts = self._store.starts
         num_steps = starts.length + int(self._limits()[0])
-        windows, without_state = self._windows(Drawn(starts.expand(self._store.ring, ids, num_steps)), num_steps)
+        windows, without_state = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
         rows = {name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.items()}
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0
         rows[keys.MASK] = mask
-        rows[keys.IDXS] = torch.from_numpy(ids)
         for path, states in starts.states(ids).items():
             if without_state is not None:
                 states[without_state] = 0
             rows[name_of(path)] = torch.from_numpy(states)
-        return rows | drawn.columns(self.drawn_keys)
+        return rows
 
-    def _windows(self, drawn: Drawn, length: int) -> Rows:
-        """Rows of the windows that start where `drawn` says, `length` of which make a sequence."""
-        return self._store.gather(drawn, self._limits(), self._gamma()), None
+    def _windows(self, ids: np.ndarray, length: int) -> Rows:
+        """Rows of the windows that start at `ids`, `length` of which make a sequence."""
+        return self._store.gather(ids, self._limits(), self._gamma()), None
 
     def _limits(self) -> np.ndarray:
         """Most steps of a window, int64 [1]."""
@@ -262,7 +284,7 @@ class ReplayBuffer(BaseBuffer, Storage):
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
 
-    def _column(self, values: Any) -> np.ndarray:
+    def _column(self, values: Numbers) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""
         if isinstance(values, torch.Tensor):
             # Also from dtypes that NumPy lacks.
@@ -277,7 +299,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         return array.reshape(self.num_envs, 1)
 
 
-def _as_arrays(value: Any) -> Any:
+def _as_arrays(value: Observation) -> Observation:
     if isinstance(value, Mapping):
         return {key: _as_arrays(inner) for key, inner in value.items()}
     try:

@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import nest
 from recollect.agent.storages.experience.store.schema import KeyPath, Leaf, numpy_dtype, to_numpy, walk
 from recollect.errors import ConfigError, SchemaError
+from recollect.roles import Array, Numbers, Observation
 
 _SCALARS = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 
@@ -51,13 +52,13 @@ class VectorSteps:
 
     def read(
         self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        terminateds: Any,
-        truncateds: Any,
+        observations: Observation,
+        actions: Observation,
+        rewards: Numbers,
+        terminateds: Numbers,
+        truncateds: Numbers,
         infos: Mapping[str, Any] | None,
-        next_observations: Any,
+        next_observations: Observation,
     ) -> dict[str, Any]:
         """Make a sample of one step of every env, `Done` apart; anything that does not fit is refused.
 
@@ -79,12 +80,12 @@ class VectorSteps:
             keys.NEXT_TERMINATED: terminated,
         }
 
-    def _fit(self, key: str, value: Any) -> dict[KeyPath, Any]:
+    def _fit(self, key: str, value: Observation) -> dict[KeyPath, Any]:
         """Arrays by path, of the shapes and dtypes that the space says."""
         leaves, lead = self._leaves[key], (self.num_envs,)
         return {path: _fitting(leaves[path], lead, array) for path, array in self._entries(key, value)}
 
-    def _entries(self, key: str, value: Any) -> Iterable[tuple[KeyPath, Any]]:
+    def _entries(self, key: str, value: Observation) -> Iterable[tuple[KeyPath, Any]]:
         """Arrays by path, those of the space and no others."""
         found = dict(walk((key,), value))
         if found.keys() != self._leaves[key].keys():
@@ -93,7 +94,7 @@ class VectorSteps:
             )
         return found.items()
 
-    def _column(self, name: str, values: Any) -> np.ndarray:
+    def _column(self, name: str, values: Numbers) -> np.ndarray:
         """One number for each env, `[num_envs, 1]`."""
         array = to_numpy(values)
         if array.shape not in ((self.num_envs,), (self.num_envs, 1)) or array.dtype.kind not in "biuf":
@@ -103,7 +104,7 @@ class VectorSteps:
             )
         return array.reshape(self.num_envs, 1)
 
-    def _flags(self, name: str, values: Any) -> np.ndarray:
+    def _flags(self, name: str, values: Numbers) -> np.ndarray:
         array = self._column(name, values)
         if not ((array == 0) | (array == 1)).all():
             raise SchemaError(f"{name} must be 0 or 1 everywhere")
@@ -138,7 +139,7 @@ class VectorSteps:
                     f"infos[{keys.FINAL_OBS!r}] holds None for it"
                 )
 
-    def _put_final(self, following: dict[KeyPath, Any], env: int, final: Any) -> None:
+    def _put_final(self, following: dict[KeyPath, Any], env: int, final: Observation) -> None:
         for path, value in self._entries(keys.NEXT_OBS, final):
             following[path][env] = to_numpy(_fitting(self._leaves[keys.NEXT_OBS][path], (), value))
 
@@ -153,14 +154,14 @@ def _leaves_of(path: KeyPath, space: gym.Space[Any]) -> dict[KeyPath, Leaf]:
     return {path: Leaf(path, space.shape, np.dtype(space.dtype))}
 
 
-def _of_env(finals: Any, env: int) -> Any:
+def _of_env(finals: Observation, env: int) -> Observation:
     """What one env left: of a dict of arrays, a dict of its entries."""
     if isinstance(finals, Mapping):
         return {name: _of_env(inner, env) for name, inner in finals.items()}
     return finals[env]
 
 
-def _fitting(leaf: Leaf, lead: tuple[int, ...], value: Any) -> Any:
+def _fitting(leaf: Leaf, lead: tuple[int, ...], value: Array) -> Array:
     """An array or tensor `[*lead, ...]` in the leaf's dtype, if no value is lost but by rounding floats."""
     array = value if isinstance(value, torch.Tensor) else to_numpy(value)
     shape, dtype = tuple(array.shape), numpy_dtype(leaf.path, array)

@@ -1,6 +1,1 @@
-"""Storages for on-policy algorithms."""
-
-from recollect.agent.storages.on_policy.gae_buffer import GAEBuffer
-from recollect.agent.storages.on_policy.vtrace_buffer import VTraceBuffer
-
-__all__ = ["GAEBuffer", "VTraceBuffer"]
+"""Storages for on-policy algorithms: one module for each buffer, and what they share."""

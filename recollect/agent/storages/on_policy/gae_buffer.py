@@ -1,17 +1,29 @@
 """`GAEBuffer`: rollouts with generalised advantage estimates."""
 
-from collections.abc import Callable
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 
 from recollect import keys
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.on_policy.options import RolloutOptions
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.on_policy.returns import gae
-from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
+from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer, RolloutConfig
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
-from recollect.checks import check_number
+from recollect.options import number, option
+
+
+@dataclass(frozen=True)
+class GAEConfig(RolloutConfig):
+    """Options of rollouts with generalised advantage estimates."""
+
+    gae_lambda: float = option(
+        0.95,
+        "Weight of longer returns: 0 trusts the critic after one step, 1 the rewards alone.",
+        number(0.0, 1.0),
+        changes=True,
+    )
 
 
 class GAEBuffer(RolloutBuffer):
@@ -23,10 +35,10 @@ class GAEBuffer(RolloutBuffer):
 
     Parameters
     ----------
-    size, device, actor, algorithm, envs, **options
+    size, device, actor, algorithm, envs
         As in `RolloutBuffer`.
-    gae_lambda : float
-        Weight of longer returns: 0 trusts the critic after one step, 1 the rewards alone.
+    *values, **given
+        See `GAEConfig`.
 
     Examples
     --------
@@ -34,28 +46,19 @@ class GAEBuffer(RolloutBuffer):
     StorageFactory(GAEBuffer, size=128, gae_lambda=0.9)
     """
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        gae_lambda: float = 0.95,
-        **options: Unpack[RolloutOptions],
-    ) -> None:
-        self._set_gae_lambda(gae_lambda)
-        super().__init__(size, device, actor, algorithm, envs, **options)
+    config_class: ClassVar[type[GAEConfig]] = GAEConfig
+    config: GAEConfig
 
     @classmethod
-    def create_factory(
-        cls,
-        size: int,
-        gae_lambda: float = 0.95,
-        **options: Unpack[RolloutOptions],
-    ) -> StorageFactory:
+    @takes(GAEConfig)
+    def create_factory(cls, config: GAEConfig) -> StorageFactory[Self]:
         """Return a function that creates `GAEBuffer` instances."""
-        return StorageFactory(cls, {"size": size, "gae_lambda": gae_lambda, **options})
+        return StorageFactory(cls, config)
+
+    @property
+    def gae_lambda(self) -> float:
+        """Weight of longer returns."""
+        return self.config.gae_lambda
 
     def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
         values, log_probs = self._values_and_log_probs(streams)
@@ -75,9 +78,3 @@ class GAEBuffer(RolloutBuffer):
         if getattr(self.actor, "normaliser", None) is not None:
             return self._evaluate(streams)
         return self._column(streams, keys.VALUE), self._column(streams, keys.LOG_PROB)
-
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {"gae_lambda": self._set_gae_lambda}
-
-    def _set_gae_lambda(self, value: Any) -> None:
-        self.gae_lambda = check_number("gae_lambda", value, 0.0, 1.0)

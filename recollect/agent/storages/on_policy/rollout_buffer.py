@@ -1,28 +1,43 @@
 """`RolloutBuffer`: what on-policy storages share, from the steps of a rollout to shuffled mini-batches."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Final, Unpack
+from collections.abc import Hashable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Final, cast
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Batch, Info
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
-from recollect.agent.storages.experience.sampling.outputs import Drawn, nest
+from recollect.agent.storages.config import StorageConfig
+from recollect.agent.storages.experience.sampling.outputs import Nested, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.on_policy.options import RolloutOptions
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
-from recollect.agent.storages.options import check_options, names_of
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
+from recollect.options import count, option, optional
+from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, Sample
 
 # Steps that the networks see at once when all stored steps are evaluated anew.
 _EVALUATED_STEPS: Final = 1024
+
+
+@dataclass(frozen=True)
+class RolloutConfig(StorageConfig):
+    """Options of every on-policy storage."""
+
+    _: KW_ONLY
+    sequence_length: int | None = option(
+        None,
+        "Most steps of a recurrent actor's sequences, with the actor's sequence_overlap first ones that only warm the "
+        "memory up; none for the algorithm's update_every.",
+        optional(count),
+        changes=True,
+    )
 
 
 class RolloutBuffer(BaseBuffer):
@@ -41,43 +56,38 @@ class RolloutBuffer(BaseBuffer):
         If it `is_recurrent`, batches are sequences.
     algorithm : Algorithm
         Owner of `gamma`; its `next_values` and `evaluate_actions` are asked for values.
-    **options
-        See `RolloutOptions`.
+    *values, **given
+        See `RolloutConfig`.
     """
 
     storage_tensors = (*STEP_KEYS, keys.VALUE, keys.LOG_PROB)
     # Whether steps of a policy that is older than the present one are learned from correctly.
     takes_older_policies: ClassVar[bool] = False
+    config_class: ClassVar[type[RolloutConfig]] = RolloutConfig
+    config: RolloutConfig
+    actor: OnPolicyActor
+    algorithm: OnPolicyAlgorithm
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        **options: Unpack[RolloutOptions],
-    ) -> None:
-        check_options(type(self).__name__, options, RolloutOptions.__annotations__, names_of(self.create_factory))
-        seed, frame_stack = options.get("seed"), options.get("frame_stack")
-        super().__init__(size, device, actor, algorithm, envs, seed=seed, frame_stack=frame_stack)
-        self._set_sequence_length(options.get("sequence_length"))
+    def _make_parts(self) -> None:
         self._rollout: Rollout | None = None
         self._is_stopped = False
 
-    def init_tensors(self, sample: Mapping[str, Any]) -> None:
+    @property
+    def sequence_length(self) -> int | None:
+        """Most steps of a recurrent actor's sequences."""
+        return self.config.sequence_length
+
+    def init_tensors(self, sample: Sample) -> None:
         self._check_keys(sample)
         super().init_tensors(sample)
 
-    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+    def insert_transition(self, sample: Sample) -> None:
         with self._store.lock:
             self._check_keys(sample)
             self._make_room(0, 1)
             super().insert_transition(sample)
 
-    def insert_data_slice(
-        self, new_data: Mapping[str, Any], *, source: Hashable = 0, first_step: int | None = None
-    ) -> None:
+    def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
         with self._store.lock:
             self._check_keys(new_data)
             self._make_room(source, len(new_data.get(keys.REWARD, ())), first_step)
@@ -140,11 +150,11 @@ class RolloutBuffer(BaseBuffer):
 
     def _batch(self, rollout: Rollout, picked: Picked) -> Batch:
         positions = torch.from_numpy(picked.positions.ravel())
-        rows = self._rows(rollout.ids[picked.positions.ravel()])
+        rows: Nested = {**self._rows(rollout.ids[picked.positions.ravel()])}
         rows |= {key: values[positions].to(self.device) for key, values in rollout.computed.items()}
         if picked.mask is None:
-            return rows
-        batch = shaped(rows, picked.positions.shape)
+            return cast(Batch, rows)
+        batch = cast(Batch, shaped(rows, picked.positions.shape))
         if keys.RHS in batch:
             batch[keys.RHS] = batch[keys.RHS][:, 0]
         batch[keys.MASK] = torch.from_numpy(picked.mask[..., None]).to(self.device, torch.float32)
@@ -153,8 +163,9 @@ class RolloutBuffer(BaseBuffer):
     def _rows(self, ids: np.ndarray) -> Batch:
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
-            tensors = self._store.gather(Drawn(ids), ONE_STEP, self.algorithm.gamma)
-        return nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
+            tensors = self._store.gather(ids, ONE_STEP, self.algorithm.gamma)
+        rows = nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
+        return cast(Batch, rows)
 
     def _column(self, streams: TimeMajorSteps, key: str) -> torch.Tensor:
         """A stored column of one number for each step as float32 `[time, lanes]`."""
@@ -199,7 +210,7 @@ class RolloutBuffer(BaseBuffer):
         run_positions = streams.run_positions(streams.column(self.data[keys.DONE]))
         return StepSequences(streams.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
 
-    def _check_keys(self, sample: Mapping[str, Any]) -> None:
+    def _check_keys(self, sample: Sample) -> None:
         """Refuse a first sample without what returns and sequences are computed from."""
         if self._store.is_built:
             return
@@ -234,20 +245,14 @@ class RolloutBuffer(BaseBuffer):
         """Let go of a rollout whose steps may have been forgotten."""
         self._rollout = None
 
-    def _set_max_size(self, value: Any) -> None:
-        size = check_count("max_size", value)
-        num_sources = self._store.ring.num_lanes // self.num_envs if self._store.is_built else 1
-        self._store.resize(size * num_sources)
-        self.max_size = size
+    def _num_shares(self) -> int:
+        """Every source has `max_size` steps to itself."""
+        return self._store.ring.num_lanes // self.num_envs if self._store.is_built else 1
 
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {"sequence_length": self._set_sequence_length}
-
-    def _set_sequence_length(self, value: Any) -> None:
-        length = None if value is None else check_count("sequence_length", value)
+    def _check_config(self, config: StorageConfig) -> None:
+        assert isinstance(config, RolloutConfig)
         if getattr(self.actor, "is_recurrent", False):
-            self._sequence_shape(length)
-        self.sequence_length = length
+            self._sequence_shape(config.sequence_length)
 
     def _sequence_shape(self, length: int | None) -> tuple[int, int]:
         """Most steps of a sequence, and how many of them only warm the memory up."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from recollect.agent.storages.base import Batch
+from recollect.agent.storages.experience.sampling.outputs import Nested
 
 
 class Picked(NamedTuple):
@@ -73,8 +73,8 @@ class Rollout(NamedTuple):
     choice: SingleSteps | StepSequences
 
 
-def shaped(rows: Batch, shape: tuple[int, ...]) -> Batch:
-    """Give the rows of a (nested) batch the leading axes `shape` instead of one."""
+def shaped(rows: Nested, shape: tuple[int, ...]) -> Nested:
+    """Give the rows of a (nested) dict of tensors the leading axes `shape` instead of one."""
     return {
         key: shaped(value, shape) if isinstance(value, dict) else value.reshape(*shape, *value.shape[1:])
         for key, value in rows.items()

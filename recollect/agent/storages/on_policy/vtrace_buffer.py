@@ -1,17 +1,30 @@
 """`VTraceBuffer`: rollouts of older policies, corrected by V-trace."""
 
-from collections.abc import Callable
-from typing import Any, Unpack
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 
 from recollect import keys
 from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.on_policy.options import RolloutOptions
+from recollect.agent.storages.config import takes
 from recollect.agent.storages.on_policy.returns import vtrace
-from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
+from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer, RolloutConfig
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
-from recollect.checks import check_number
+from recollect.options import number, option
+
+
+@dataclass(frozen=True)
+class VTraceConfig(RolloutConfig):
+    """Options of rollouts that V-trace corrects."""
+
+    rho_bar: float = option(
+        1.0, "Where the importance weights of corrections are clipped.", number(0.0, above_low=True), changes=True
+    )
+    c_bar: float = option(
+        1.0, "Where the importance weights of traces are clipped.", number(0.0, above_low=True), changes=True
+    )
+    trace_lambda: float = option(1.0, "Weight of longer returns; 1 is the paper's.", number(0.0, 1.0), changes=True)
 
 
 class VTraceBuffer(RolloutBuffer):
@@ -24,45 +37,37 @@ class VTraceBuffer(RolloutBuffer):
 
     Parameters
     ----------
-    size, device, actor, algorithm, envs, **options
+    size, device, actor, algorithm, envs
         As in `RolloutBuffer`.
-    rho_bar, c_bar : float
-        Where the importance weights of corrections and of traces are clipped.
-    trace_lambda : float
-        Weight of longer returns; 1 is the paper's.
+    *values, **given
+        See `VTraceConfig`.
     """
 
     takes_older_policies = True
 
-    def __init__(
-        self,
-        size: int,
-        device: torch.device | str,
-        actor: Any,
-        algorithm: Any,
-        envs: Any,
-        rho_bar: float = 1.0,
-        c_bar: float = 1.0,
-        trace_lambda: float = 1.0,
-        **options: Unpack[RolloutOptions],
-    ) -> None:
-        self._set_rho_bar(rho_bar)
-        self._set_c_bar(c_bar)
-        self._set_trace_lambda(trace_lambda)
-        super().__init__(size, device, actor, algorithm, envs, **options)
+    config_class: ClassVar[type[VTraceConfig]] = VTraceConfig
+    config: VTraceConfig
 
     @classmethod
-    def create_factory(
-        cls,
-        size: int,
-        rho_bar: float = 1.0,
-        c_bar: float = 1.0,
-        trace_lambda: float = 1.0,
-        **options: Unpack[RolloutOptions],
-    ) -> StorageFactory:
+    @takes(VTraceConfig)
+    def create_factory(cls, config: VTraceConfig) -> StorageFactory[Self]:
         """Return a function that creates `VTraceBuffer` instances."""
-        weights = {"rho_bar": rho_bar, "c_bar": c_bar, "trace_lambda": trace_lambda}
-        return StorageFactory(cls, {"size": size, **weights, **options})
+        return StorageFactory(cls, config)
+
+    @property
+    def rho_bar(self) -> float:
+        """Where the importance weights of corrections are clipped."""
+        return self.config.rho_bar
+
+    @property
+    def c_bar(self) -> float:
+        """Where the importance weights of traces are clipped."""
+        return self.config.c_bar
+
+    @property
+    def trace_lambda(self) -> float:
+        """Weight of longer returns."""
+        return self.config.trace_lambda
 
     def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
         discounts = self._discounts(streams)
@@ -79,19 +84,3 @@ class VTraceBuffer(RolloutBuffer):
             trace_lambda=self.trace_lambda,
         )
         return {keys.ADVANTAGE: advantages, keys.RETURN: targets, keys.VALUE: values}
-
-    def _parameter_setters(self) -> dict[str, Callable[[Any], None]]:
-        return super()._parameter_setters() | {
-            "rho_bar": self._set_rho_bar,
-            "c_bar": self._set_c_bar,
-            "trace_lambda": self._set_trace_lambda,
-        }
-
-    def _set_rho_bar(self, value: Any) -> None:
-        self.rho_bar = check_number("rho_bar", value, 0.0, above_low=True)
-
-    def _set_c_bar(self, value: Any) -> None:
-        self.c_bar = check_number("c_bar", value, 0.0, above_low=True)
-
-    def _set_trace_lambda(self, value: Any) -> None:
-        self.trace_lambda = check_number("trace_lambda", value, 0.0, 1.0)

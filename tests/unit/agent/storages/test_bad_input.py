@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from recollect import keys
+from recollect.agent.storages import OFF_POLICY_STORAGES
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
 from tests.programs import compute_reward
 from tests.reference import Row, flatten, same_bits
-from tests.running import BUFFERS
 from tests.simulated import FrameStack, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
 
 NUM_ENVS = 2
@@ -24,12 +24,14 @@ STACKED = ObservationKind({}, {"": FrameStack(3, 0, "first", "uint8", (4,), few_
 OPTIONAL = frozenset([keys.DONE, keys.NEXT_TERMINATED, keys.IREWARD, keys.RHS, keys.NEXT_RHS])
 Sample = dict[str, Any]
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nstep": {"n_step": 3},
+    "per": {"n_step": 2, "alpha": 0.6},
+    "ere": {"alpha": 0.6, "eta": 0.99, "cmin": 2},
+    "her": {"alpha": 0.6, "compute_reward": compute_reward},
+}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "replay": ("replay", {}),
-    "nstep": ("nstep", {"n_step": 3}),
-    "per": ("per", {"n_step": 2, "alpha": 0.6}),
-    "ere": ("ere", {"alpha": 0.6, "eta": 0.99, "cmin": 2}),
-    "her": ("her", {"alpha": 0.6, "compute_reward": compute_reward}),
+    **{name: (name, OPTIONS.get(name, {})) for name in OFF_POLICY_STORAGES},
     "sequences": ("per", {"alpha": 0.6, "sequence_length": 3, "sequence_overlap": 1}),
     "frames": ("nstep", {"n_step": 2, "frame_stack": 3}),
 }
@@ -49,7 +51,7 @@ class Twins:
     def __init__(self, variant: str, num_inserts: int = 5) -> None:
         name, options = VARIANTS[variant]
         self.victim, self.twin = (
-            BUFFERS[name].standalone(8, num_envs=NUM_ENVS, gamma=0.9, seed=3, **options) for _ in range(2)
+            OFF_POLICY_STORAGES[name].standalone(8, num_envs=NUM_ENVS, gamma=0.9, seed=3, **options) for _ in range(2)
         )
         kind = StreamKind(STACKED if variant == "frames" else OBSERVATION, OPTIONAL)
         states = state_numbers()
@@ -321,7 +323,7 @@ def test_a_column_ahead_that_is_none(values: Any) -> None:
 
 @pytest.mark.parametrize("bad", [{"reward": ["a", "b"]}, {"reward": None}, {"obs": [[1.0], [1.0, 2.0]]}])
 def test_bad_values_in_ones_own_loop(bad: dict[str, Any]) -> None:
-    stores = [BUFFERS["per"].standalone(8, num_envs=NUM_ENVS, seed=1) for _ in range(2)]
+    stores = [OFF_POLICY_STORAGES["per"].standalone(8, num_envs=NUM_ENVS, seed=1) for _ in range(2)]
     zeros, no = np.zeros((NUM_ENVS, 2), np.float32), np.zeros(NUM_ENVS, np.bool_)
     step = {"obs": zeros, "action": zeros, "reward": [0, 0], "next_obs": zeros, "terminated": no, "truncated": no}
     for store in stores:
@@ -352,7 +354,8 @@ def test_bad_answers_of_a_her_function(name: str) -> None:
         return answers[0](*given)
 
     stores = [
-        BUFFERS["her"].standalone(8, num_envs=NUM_ENVS, seed=1, share=1.0, her_function=rewrite) for _ in range(2)
+        OFF_POLICY_STORAGES["her"].standalone(8, num_envs=NUM_ENVS, seed=1, share=1.0, her_function=rewrite)
+        for _ in range(2)
     ]
     data = as_sample(SourceStream(StreamKind(OBSERVATION, OPTIONAL), NUM_ENVS, [1], state_numbers()).take(6), "numpy")
     for store in stores:
@@ -431,7 +434,7 @@ def test_returns_that_are_none(info: Any) -> None:
 
 
 def test_errors_may_be_missing_when_nothing_is_prioritised() -> None:
-    store = BUFFERS["per"].standalone(8, num_envs=NUM_ENVS, seed=1)
+    store = OFF_POLICY_STORAGES["per"].standalone(8, num_envs=NUM_ENVS, seed=1)
     stream = SourceStream(StreamKind(OBSERVATION), NUM_ENVS, [1], state_numbers())
     store.insert_data_slice(as_sample(stream.take(4), "numpy"))
     batch = store.sample(4)
@@ -584,7 +587,7 @@ BAD_OPTIONS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("buffer", "options"), BAD_OPTIONS)
 def test_bad_option(buffer: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        BUFFERS[buffer].standalone(**({"size": 10} | options))
+        OFF_POLICY_STORAGES[buffer].standalone(**({"size": 10} | options))
 
 
 @pytest.mark.parametrize(
@@ -602,7 +605,7 @@ def test_bad_option(buffer: str, options: dict[str, Any]) -> None:
 )
 def test_a_misspelt_option_is_answered_with_the_closest_one(buffer: str, name: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"no option '{name}'; did you mean '{hint}'"):
-        BUFFERS[buffer].standalone(10, **{name: 1})
+        OFF_POLICY_STORAGES[buffer].standalone(10, **{name: 1})
 
 
 @pytest.mark.parametrize("variant", ["per", "sequences"])
@@ -643,7 +646,7 @@ def test_a_source_without_a_hash_is_refused_wherever_it_is_named() -> None:
 
 @pytest.mark.parametrize("size", [1e2, np.int64(100)])
 def test_a_size_may_be_written_as_any_whole_number(size: Any) -> None:
-    store = BUFFERS["per"].standalone(size=size, n_step=2, alpha=0.6, seed=1)
+    store = OFF_POLICY_STORAGES["per"].standalone(size=size, n_step=2, alpha=0.6, seed=1)
     store.add(np.zeros((1, 3), np.float32), np.zeros(1), np.ones(1), np.ones((1, 3), np.float32), False, False)
     assert type(store.max_size) is int
     assert store.max_size == 100

@@ -16,7 +16,6 @@ from recollect.agent.storages.experience.kernels.pointers import (
     load_u8,
     prefetch,
     store_f32,
-    store_i64,
 )
 from recollect.agent.storages.experience.kernels.ring_layout import (
     H_HEAD,
@@ -32,12 +31,9 @@ from recollect.agent.storages.experience.kernels.ring_layout import (
     K_FIRST,
     K_FLAG_FIRST,
     K_FLAG_LAST,
-    K_IDS,
     K_NEXT,
     K_NUM_STEPS,
-    K_RECENT,
     K_REWARD,
-    K_WEIGHTS,
     KERNEL,
     O_BLOCK,
     O_BYTES,
@@ -204,26 +200,15 @@ def _gather_block(header, columns, targets, ids, places, gamma, begin, end):
 
 
 @nb.njit(**HELPER)
-def _copy_known(columns, targets, ids, places, weights, num_recent):
-    """Fill the columns that are known without the ring."""
+def _copy_lengths(columns, targets, places):
+    """Fill the column of the windows' lengths."""
     for index in range(columns.shape[0]):
-        kind, target = columns[index, O_KIND], targets[index]
-        if kind == K_NUM_STEPS:
-            copy_bytes(target, places[P_USED].ctypes.data, 8 * len(ids))
-        elif kind == K_IDS:
-            copy_bytes(target, ids.ctypes.data, 8 * len(ids))
-        elif kind == K_WEIGHTS and len(weights) > 0:
-            copy_bytes(target, weights.ctypes.data, 4 * len(ids))
-        elif kind == K_WEIGHTS:
-            for item in range(len(ids)):
-                store_f32(target + 4 * item, np.float32(1.0))
-        elif kind == K_RECENT:
-            for item in range(len(ids)):
-                store_i64(target + 8 * item, num_recent)
+        if columns[index, O_KIND] == K_NUM_STEPS:
+            copy_bytes(targets[index], places[P_USED].ctypes.data, 8 * places.shape[1])
 
 
-@nb.njit(nb.void(_i64, nb.int64[:, ::1], _i64, _i64, _i64, nb.float64, nb.float32[::1], nb.int64), **KERNEL)
-def gather(header, columns, targets, ids, limits, gamma, weights, num_recent):
+@nb.njit(nb.void(_i64, nb.int64[:, ::1], _i64, _i64, _i64, nb.float64), **KERNEL)
+def gather(header, columns, targets, ids, limits, gamma):
     """Fill the output columns of a batch whose windows start at `ids`.
 
     Parameters
@@ -234,10 +219,6 @@ def gather(header, columns, targets, ids, limits, gamma, weights, num_recent):
         Addresses of the contiguous outputs `[batch, ...]`.
     limits : int64 [batch] or [1]
         Most steps that a window may hold, for each row or for all.
-    weights : float32 [batch] or [0]
-        Weights of the rows; 1 where they are not given.
-    num_recent : int
-        Steps that the rows were drawn from.
     """
     ring, batch = words_of(header), len(ids)
     places = np.empty((P_NUM_WORDS, batch), np.int64)
@@ -249,7 +230,7 @@ def gather(header, columns, targets, ids, limits, gamma, weights, num_recent):
         _locate(ring, ids, limits, places, begin, end)
         _gather_block(ring, columns, targets, ids, places, gamma, begin, end)
     finish_streams()
-    _copy_known(columns, targets, ids, places, weights, num_recent)
+    _copy_lengths(columns, targets, places)
 
 
 @nb.njit(nb.boolean(_i64, _i64, _i64), **KERNEL)

@@ -1,8 +1,8 @@
 """The columns of a batch: what each is called, and what the gather kernel fills it with."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,37 +17,8 @@ from recollect.agent.storages.experience.store.schema import DTYPE_CODES, FLAG_B
 # A column of a batch is named by its key, a nested one by its path of keys.
 Name = str | KeyPath
 
-_NO_WEIGHTS: Final = np.empty(0, np.float32)
-
-
-class Drawn(NamedTuple):
-    """Starts of a batch's rows, and what their draw says of them.
-
-    Attributes
-    ----------
-    ids : int64 [rows]
-        The starts.
-    weights : float32 [rows] or [0]
-        Their weights; 1 where they are not given.
-    num_recent : int
-        Steps that they were drawn from, where that matters.
-    """
-
-    ids: np.ndarray
-    weights: np.ndarray = _NO_WEIGHTS
-    num_recent: int = 0
-
-    def columns(self, drawn_keys: tuple[str, ...]) -> dict[Name, torch.Tensor]:
-        """What the draw says, by key, `[rows, 1]`."""
-        shape = (len(self.ids), 1)
-        columns: dict[Name, torch.Tensor] = {}
-        if keys.PER_WEIGHTS in drawn_keys:
-            columns[keys.PER_WEIGHTS] = torch.ones(shape)
-            if len(self.weights):
-                columns[keys.PER_WEIGHTS] = torch.from_numpy(self.weights).reshape(shape)
-        if keys.CK in drawn_keys:
-            columns[keys.CK] = torch.full(shape, self.num_recent)
-        return columns
+Nested = dict[str, Any]
+"""Arrays by key, or dicts of them where an observation is one."""
 
 
 def name_of(path: KeyPath) -> Name:
@@ -89,12 +60,6 @@ def _derived(path: KeyPath, dtype: np.dtype, kind: int, row_offset: int = 0) -> 
     return Output(path, (1,), dtype, words, dtype.itemsize)
 
 
-_DRAWN: Final = {
-    keys.PER_WEIGHTS: _derived((keys.PER_WEIGHTS,), np.dtype(np.float32), layout.K_WEIGHTS),
-    keys.CK: _derived((keys.CK,), np.dtype(np.int64), layout.K_RECENT),
-}
-
-
 def _both_stacks(ring: LaneRing, place: Place) -> Output:
     single = _copied(ring, place, place.leaf.path, 0, layout.K_BOTH_STACKS)
     extent = single.shape[0] // place.depth
@@ -113,22 +78,19 @@ class OutputPlan:
     shifted_stacks : bool
         Gather stacks of both ends of one-step windows into one block; right only where every next
         stack is its predecessor shifted.
-    drawn_keys : tuple of str
-        Columns to make of what the draw says, any of `per_weights` and `ck`.
     """
 
-    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False, drawn_keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False) -> None:
         self._ring = ring
-        self._outputs = [*self._list_outputs(shifted_stacks), *(_DRAWN[key] for key in drawn_keys)]
+        self._outputs = list(self._list_outputs(shifted_stacks))
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
         self._pool = TensorPool([(name_of(output.path), output.shape, output.dtype) for output in self._outputs])
         self._columns = np.array([output.words for output in self._outputs], np.int64).reshape(-1, layout.O_NUM_WORDS)
 
-    def gather(self, drawn: Drawn, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
-        """Fill tensors with the rows of windows of at most `limits` [rows] or [1] steps; returns them by name."""
-        ids, weights, num_recent = drawn
+    def gather(self, ids: np.ndarray, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:
+        """Rows of the windows from `ids` on, of at most `limits` [rows] or [1] steps, by name, `[rows, ...]`."""
         taken = self._pool.take(len(ids))
-        gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, limits, gamma, weights, num_recent)
+        gather_kernels.gather(self._ring.header, self._columns, taken.targets, ids, limits, gamma)
         return taken.tensors.copy() if self._is_plain else dict(self._unstacked(taken.tensors))
 
     def _unstacked(self, tensors: dict[Name, torch.Tensor]) -> Iterable[tuple[Name, torch.Tensor]]:
@@ -162,7 +124,6 @@ class OutputPlan:
                 yield _derived((key,), schema.flags[key], kind, byte)
         yield _derived((keys.DISCOUNT,), np.dtype(np.float32), layout.K_DISCOUNT)
         yield _derived((keys.N_STEP,), np.dtype(np.int64), layout.K_NUM_STEPS)
-        yield replace(_derived((keys.IDXS,), np.dtype(np.int64), layout.K_IDS), shape=())
 
 
 def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
@@ -170,9 +131,9 @@ def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
     return tensor.movedim(1, 1 + axis) if axis else tensor
 
 
-def nest(arrays: Iterable[tuple[Name, Any]]) -> dict[str, Any]:
+def nest(arrays: Iterable[tuple[Name, Any]]) -> Nested:
     """Turn arrays by name into a dict of arrays and nested dicts."""
-    result: dict[str, Any] = {}
+    result: Nested = {}
     for path, array in arrays:
         if isinstance(path, str):
             result[path] = array

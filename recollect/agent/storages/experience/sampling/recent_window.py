@@ -1,5 +1,6 @@
 """`RecentWindow`: how far back a draw may reach when recent experience is emphasised."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -53,7 +54,8 @@ class RecentWindow:
 
     def reach(self, num_steps: int, progress: float) -> float:
         """Steps to draw from, of `num_steps` stored."""
-        return min(float(num_steps), max(num_steps * self.eta ** (_SCALE * progress), float(self.cmin)))
+        reach: float = num_steps * self.eta ** (_SCALE * progress)
+        return min(float(num_steps), max(reach, float(self.cmin)))
 
     def adapt(self, ratio: float | None) -> None:
         """Emphasise recent data as far as `ratio`, from 0 for not at all to 1; None changes nothing."""
@@ -89,7 +91,7 @@ class LearningPace:
         self._returns: list[float] = []
         self._fastest = 0.0
 
-    def add(self, returns: Any) -> None:
+    def add(self, returns: float | Sequence[float] | np.ndarray) -> None:
         """Take one return, or several; those that are NaN or infinite say nothing of a pace."""
         values = np.atleast_1d(np.asarray(returns, np.float64)).ravel()
         for value in values[np.isfinite(values)]:

@@ -11,7 +11,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
-from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
@@ -278,7 +278,7 @@ class FunctionRewriter:
     def _read(self, store: ExperienceStore, ids: np.ndarray) -> dict[str, Any]:
         """All columns of single steps, as (nested) dicts of arrays."""
         self._plan = self._plan or store.plan()
-        tensors = self._plan.gather(Drawn(ids), ONE_STEP, 1.0)
+        tensors = self._plan.gather(ids, ONE_STEP, 1.0)
         return nest((name, tensor.numpy()) for name, tensor in tensors.items())
 
 

@@ -59,7 +59,8 @@ class Starts:
     def expand(self, ring: LaneRing, ids: np.ndarray, num_steps: int) -> np.ndarray:
         """Ids of `num_steps` steps from each start on, `[num_seq * num_steps]`; the newest one repeats."""
         newest = (ids & ~np.int64(layout.ID_MASK)) | (ring.heads[ids >> layout.ID_SHIFT] - 1)
-        return np.minimum(ids[:, None] + np.arange(num_steps), newest[:, None]).ravel()
+        steps: np.ndarray = np.minimum(ids[:, None] + np.arange(num_steps), newest[:, None]).ravel()
+        return steps
 
     def keep(self, lane: int, heads: np.ndarray, states: list[np.ndarray]) -> None:
         """Keep the states `[time, num_envs, ...]` of the steps from `heads` [num_envs] on where rows start."""

@@ -208,7 +208,7 @@ class Allocator:
 def _round_down(number: float) -> int:
     """The whole number of two digits and zeros that is not above `number`."""
     whole = int(number)
-    unit = 10 ** max(0, len(str(whole)) - 2)
+    unit: int = 10 ** max(0, len(str(whole)) - 2)
     return whole // unit * unit
 
 

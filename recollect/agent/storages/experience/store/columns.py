@@ -8,11 +8,12 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.sampling.outputs import Drawn, name_of, nest
+from recollect.agent.storages.experience.sampling.outputs import name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
 from recollect.agent.storages.experience.store.schema import FLAG_BYTES, KeyPath, Leaf, Place, to_numpy, walk
 from recollect.checks import check_whole
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.roles import Observation
 
 
 def export(store: ExperienceStore, source: Hashable, begin: int, end: int | None) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def views(store: ExperienceStore) -> dict[str, Any]:
     return nest(arrays)
 
 
-def write_ahead(store: ExperienceStore, key: str, values: Any) -> int:
+def write_ahead(store: ExperienceStore, key: str, values: Observation) -> int:
     """Write one column of the first source's steps to come, `[time, num_envs, ...]`.
 
     The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
@@ -64,7 +65,7 @@ def write_ahead(store: ExperienceStore, key: str, values: Any) -> int:
         raise SchemaError(
             f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(columns)}"
         )
-    num_steps = next((*array.shape, 0)[0] for array in arrays.values())
+    num_steps: int = next((*array.shape, 0)[0] for array in arrays.values())
     for path, array in arrays.items():
         leaf = columns[path][0]
         shape = (num_steps, store.num_envs, *leaf.shape)
@@ -87,8 +88,8 @@ def _names(paths: Iterable[KeyPath]) -> str:
 
 
 def _export_rows(store: ExperienceStore, ids: np.ndarray, num_steps: int) -> dict[str, Any]:
-    rows = store.plan().gather(Drawn(ids), ONE_STEP, 1.0)
-    for key in (keys.DISCOUNT, keys.N_STEP, keys.IDXS):
+    rows = store.plan().gather(ids, ONE_STEP, 1.0)
+    for key in (keys.DISCOUNT, keys.N_STEP):
         del rows[key]
     ended = store.ring.flag_column(layout.R_ENDED).reshape(-1)[store.ring.slots(ids)]
     cut = store.ring.are_cut(ids) & ~ended

@@ -10,7 +10,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import draw_kernels, gather_kernels
-from recollect.agent.storages.experience.sampling.outputs import Drawn, Name, OutputPlan
+from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Sequences, Starts, check_sequence
 from recollect.agent.storages.experience.store.allocator import Allocator, Need
 from recollect.agent.storages.experience.store.continuity_check import ContinuityCheck
@@ -60,8 +60,6 @@ class ExperienceStore:
         Depth of stacked frames, for each observation key that has them.
     sequence : SequenceShape, optional
         Hand out sequences instead of steps.
-    drawn_keys : tuple of str
-        Columns of a batch that come from its draw.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
     bytes_beside : callable
@@ -84,7 +82,6 @@ class ExperienceStore:
         *,
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
-        drawn_keys: tuple[str, ...] = (),
         on_relayout: Callable[[LaneRing | None, LaneRing], None],
         bytes_beside: Callable[[], float],
     ) -> None:
@@ -95,8 +92,6 @@ class ExperienceStore:
         self._allowed_keys = allowed_keys
         self._allocator = allocator
         self._frame_stack = frame_stack
-        # A draw says something of each sequence, not of each of its rows.
-        self._drawn_keys = drawn_keys if sequence is None else ()
         self._on_relayout = on_relayout
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
@@ -268,18 +263,18 @@ class ExperienceStore:
         return StorageError("the storage is empty: insert data before sampling")
 
     def gather(
-        self, drawn: Drawn, limits: np.ndarray, gamma: float, *, may_overlap: bool = True
+        self, ids: np.ndarray, limits: np.ndarray, gamma: float, *, may_overlap: bool = True
     ) -> dict[Name, torch.Tensor]:
-        """Rows of the windows from `drawn` on, of at most `limits` [batch] or [1] steps, by name, `[batch, ...]`.
+        """Rows of the windows from `ids` on, of at most `limits` [batch] or [1] steps, by name, `[batch, ...]`.
 
         Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
         """
         access = self._access
         assert access is not None
         shifted = access.shifted_plan
-        if shifted is not None and may_overlap and gather_kernels.stacks_shift(access.ring.header, drawn.ids, limits):
-            return shifted.gather(drawn, limits, gamma)
-        return access.plan.gather(drawn, limits, gamma)
+        if shifted is not None and may_overlap and gather_kernels.stacks_shift(access.ring.header, ids, limits):
+            return shifted.gather(ids, limits, gamma)
+        return access.plan.gather(ids, limits, gamma)
 
     def plan(self) -> OutputPlan:
         """A plan of one's own to gather all stored columns."""
@@ -372,7 +367,7 @@ class ExperienceStore:
         starts, shape = Starts(ring.num_lanes), self.sequence
         if shape is not None:
             starts = Sequences(ring.num_lanes, ring.num_slots, shape.length, shape.overlap, ring.schema.hidden)
-        return RingAccess(ring, Intake(ring.schema, self.num_envs), starts, self._drawn_keys)
+        return RingAccess(ring, Intake(ring.schema, self.num_envs), starts)
 
     def _hold(self, access: RingAccess, old: LaneRing | None) -> None:
         """Hold other lanes, into which the steps of `old`, if any, have moved."""

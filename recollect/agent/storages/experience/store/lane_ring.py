@@ -241,7 +241,8 @@ class LaneRing:
         """Whether the stream breaks or ends after each step in `ids`."""
         shape, row_bytes = (self.num_lanes * self.num_slots,), (self.schema.row_bytes,)
         tails = np.ndarray(shape, np.int32, self._rows, layout.R_TAIL, row_bytes)
-        return tails[self.slots(ids)] != 0
+        are_cut: np.ndarray = tails[self.slots(ids)] != 0
+        return are_cut
 
     def block_address(self, place: Place) -> int:
         """Address of the block column of a place, 0 if it lies in the rows."""

@@ -19,8 +19,6 @@ class RingAccess:
         Reads samples of the ring's schema.
     starts : Starts
         Which steps rows may start at.
-    drawn_keys : tuple of str
-        Columns of a batch that come from its draw.
 
     Attributes
     ----------
@@ -34,24 +32,23 @@ class RingAccess:
         Whether a key holds a dict of arrays.
     """
 
-    def __init__(self, ring: LaneRing, intake: Intake, starts: Starts, drawn_keys: tuple[str, ...]) -> None:
+    def __init__(self, ring: LaneRing, intake: Intake, starts: Starts) -> None:
         self.ring = ring
         self.intake = intake
         self.starts = starts
-        self._drawn_keys = drawn_keys
         self.any_step = Starts(ring.num_lanes)
         ring.bind_inputs(intake.positions)
-        self.plan = OutputPlan(ring, drawn_keys=drawn_keys)
+        self.plan = OutputPlan(ring)
         self.shifted_plan: OutputPlan | None = None
         if ring.schema.depth > 1:
-            self.shifted_plan = OutputPlan(ring, shifted_stacks=True, drawn_keys=drawn_keys)
+            self.shifted_plan = OutputPlan(ring, shifted_stacks=True)
         leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
         self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
 
     def moved_to(self, ring: LaneRing) -> "RingAccess":
         """The lanes with another ring, which holds the same steps, or the newest of them."""
         self.starts.follow(ring)
-        return RingAccess(ring, self.intake, self.starts, self._drawn_keys)
+        return RingAccess(ring, self.intake, self.starts)
 
     def append(self, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]) -> None:
         """Append the steps of `span` (first lane, lanes, first step, end) and their states `[time, lanes, ...]`."""

@@ -16,6 +16,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.errors import ConfigError, SchemaError, closest
+from recollect.roles import Observation
 
 # Larger fields get a column of their own.
 _LARGEST_PACKED_BYTES: Final = 1024
@@ -130,7 +131,7 @@ def next_path(path: KeyPath) -> KeyPath:
     return (_NEXT_OF[path[0]], *path[1:])
 
 
-def walk(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+def walk(path: KeyPath, value: Observation) -> Iterator[tuple[KeyPath, Any]]:
     """Yield the arrays of a nested dict with their paths."""
     if isinstance(value, Mapping):
         if not value:
@@ -141,22 +142,24 @@ def walk(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
         yield path, value
 
 
-def numpy_dtype(path: KeyPath, value: Any) -> np.dtype:
+def numpy_dtype(path: KeyPath, value: object) -> np.dtype:
     """The dtype of an array or tensor, as NumPy names it."""
     name = keys.PATH_SEPARATOR.join(path)
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise SchemaError(f"{name} has dtype {value.dtype}; expected bool, integers or floats")
-        return value.dtype.newbyteorder("=")
+        native: np.dtype = value.dtype.newbyteorder("=")
+        return native
     if isinstance(value, torch.Tensor):
         try:
-            return torch.empty(0, dtype=value.dtype).numpy().dtype
+            dtype: np.dtype = torch.empty(0, dtype=value.dtype).numpy().dtype
         except TypeError:
             raise SchemaError(f"{name} has dtype {value.dtype}, which NumPy lacks; convert it, e.g. .float()") from None
+        return dtype
     raise SchemaError(f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}")
 
 
-def to_numpy(value: Any) -> np.ndarray:
+def to_numpy(value: object) -> np.ndarray:
     """An array, a tensor or nested lists of numbers as an array in CPU memory."""
     try:
         return value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
@@ -164,7 +167,7 @@ def to_numpy(value: Any) -> np.ndarray:
         raise SchemaError(f"NumPy cannot make an array of this {type(value).__name__}: {error}") from None
 
 
-def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
+def leaves_of(key: str, value: Observation, num_lead: int) -> list[Leaf]:
     """Describe the arrays under `key`, whose first `num_lead` axes are time and envs."""
     leaves = []
     for path, array in walk((key,), value):
@@ -185,7 +188,7 @@ def leaves_of(key: str, value: Any, num_lead: int) -> list[Leaf]:
     return leaves
 
 
-def no_sample(value: Any) -> SchemaError:
+def no_sample(value: object) -> SchemaError:
     """The refusal of what is no dict."""
     return SchemaError(f"a sample must be a dict of arrays, got {type(value).__name__}")
 

@@ -295,9 +295,10 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
 
 def test_unknown_options_are_refused_with_the_closest() -> None:
     for name, hint in {"sed": "seed", "gae_lamda": "gae_lambda"}.items():
-        factory = GAEBuffer.create_factory(8, **{name: 1})
         with pytest.raises(ConfigError, match=f"GAEBuffer has no option '{name}'; did you mean '{hint}'"):
-            factory("cpu", make_actor(), Critic(), SimpleNamespace(num_envs=1))
+            GAEBuffer.create_factory(8, **{name: 1})
+        with pytest.raises(ConfigError, match=f"GAEBuffer has no option '{name}'; did you mean '{hint}'"):
+            GAEBuffer(8, "cpu", make_actor(), Critic(), SimpleNamespace(num_envs=1), **{name: 1})
 
 
 def test_data_can_be_read_back_and_handed_on() -> None:

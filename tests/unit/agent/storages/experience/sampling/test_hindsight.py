@@ -92,7 +92,7 @@ def test_what_a_reward_function_keeps_is_not_overwritten() -> None:
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(ConfigError, match="future, final, episode, random"):
+    with pytest.raises(ConfigError, match="'future', 'final', 'episode', 'random'"):
         make_memory(strategy="past")
 
 
