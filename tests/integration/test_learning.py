@@ -36,6 +36,14 @@ CHECKS: Final = {
         threshold=0.7,
         learns=False,
     ),
+    "ppo with memory recalls the cue": Check(
+        train=Preset("recall-ppo-gru", 12_000, DELAY, 100, by_success=True), threshold=0.9
+    ),
+    "ppo without memory guesses the cue": Check(
+        train=Preset("recall-ppo-gru", 12_000, DELAY | {"memory": None}, 100, by_success=True),
+        threshold=0.7,
+        learns=False,
+    ),
 }
 
 
