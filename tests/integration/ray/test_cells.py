@@ -119,7 +119,7 @@ class CellTraining:
 
 def cell_check(preset: str, workers: Mapping[str, Any], trials: str = "", **options: Any) -> Check:
     """The check of a preset whose scheme has such workers."""
-    scheme_options = {f"scheme.{name}": value for name, value in (workers | RESOURCES).items()}
+    scheme_options = {f"scheme.{name}": value for name, value in {**workers, **RESOURCES}.items()}
     return Check(train=CellTraining(preset, options | scheme_options), threshold=GOAL, trials=trials)
 
 

@@ -17,7 +17,8 @@ from recollect.learner import Learner
 from recollect.scheme import Scheme
 from tests.learning import Check
 
-NUM_KILLS: Final = 50 if os.environ.get("RECOLLECT_LONG") else 5
+IS_LONG: Final = bool(os.environ.get("RECOLLECT_LONG"))
+NUM_KILLS: Final = 50 if IS_LONG else 5
 RESOURCES: Final = {"num_cpus": 0.1}
 WORKERS: Final = {
     "scheme.num_grad_workers": 2,
@@ -92,7 +93,7 @@ def check_storages(scheme: Scheme) -> None:
     assert sum(num_counted for _, num_counted, _ in found) >= scheme.num_steps
 
 
-EVALUATE_EVERY: Final = 4_000
+EVALUATE_EVERY: Final = 2_000
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def killed_run(preset: str, scheme: Mapping[str, Any], steps: int, pace: int, go
 
 CHECKS: Final = {
     "killed sac with decentralised updates": killed_run(
-        "pendulum-sac", {"scheme.update_mode": "decentralised"}, 8_000, 25, -300.0
+        "pendulum-sac", {"scheme.update_mode": "decentralised"}, 8_000 if IS_LONG else 4_000, 25, -300.0
     ),
 }
 LONG_CHECKS: Final = {
