@@ -123,10 +123,10 @@ class KilledRun:
             learner.stop()
 
 
-def killed_run(preset: str, scheme: Mapping[str, Any], steps: int, pace: int, goal: float) -> Check:
+def killed_run(preset: str, scheme: Mapping[str, Any], steps: int, pace: int, goal: float, trials: str = "") -> Check:
     """The check of a run whose workers are killed, with an update per step, `pace` of them at a time."""
     options = {"update_every": pace, "num_mini_batch": pace}
-    return Check(train=KilledRun(preset, scheme, steps, options, goal), threshold=goal)
+    return Check(train=KilledRun(preset, scheme, steps, options, goal), threshold=goal, trials=trials)
 
 
 CHECKS: Final = {
