@@ -126,9 +126,15 @@ def cell_check(preset: str, workers: Mapping[str, Any], trials: str = "", **opti
 # `test_killed_runs` has Pendulum.
 CHECKS: Final = {
     "ddqn with async collection": cell_check(
-        "cartpole-ddqn", {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0}
+        "cartpole-ddqn",
+        {"num_col_workers": 2, "col_mode": "async", "replay_ratio": 1.0},
+        trials="0 of 19 failed; worst 202.7, median 313.4; chance of a false alarm 1e-04",
     ),
-    "ppo with async gradients": cell_check("cartpole-ppo", {"num_grad_workers": 2, "grad_mode": "async"}),
+    "ppo with async gradients": cell_check(
+        "cartpole-ppo",
+        {"num_grad_workers": 2, "grad_mode": "async"},
+        trials="0 of 17 failed; worst 250.8, median 417; chance of a false alarm 1e-04",
+    ),
 }
 
 
