@@ -136,7 +136,7 @@ CHECKS: Final = {
         8_000 if IS_LONG else 4_000,
         25,
         -300.0,
-        trials="0 of 2 failed; worst -159.3, median -152.3; chance of a false alarm 2e-02",
+        trials="0 of 5 failed; worst -186.1, median -159.3; chance of a false alarm 3e-03",
     ),
 }
 LONG_CHECKS: Final = {
