@@ -16,7 +16,7 @@ def describe(num_threads: int) -> dict[str, Any]:
     """Return what a reader needs to judge the times by."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "load_average": round(os.getloadavg()[0], 2),
@@ -39,7 +39,8 @@ def summary(machine: dict[str, Any]) -> str:
     )
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Name the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -39,8 +39,8 @@ class SoftQ(DDQN):
         return td_target(steps.reward, steps.discount, v_tp1)
 
 
-def main(steps: int = 15_000) -> float:
-    envs, action_space, obs_space = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=1)
+def main(steps: int = 15_000, seed: int = 1) -> float:
+    envs, action_space, obs_space = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=seed)
     algorithm = SoftQ.create_factory(
         temperature=0.05,
         tau=0.01,
@@ -52,8 +52,8 @@ def main(steps: int = 15_000) -> float:
     )
     scheme = rc.Scheme(
         algorithm,
-        rc.OffPolicyActor.create_factory(obs_space, action_space, algorithm, seed=1, hidden_sizes=(128, 128)),
-        rc.PERBuffer.create_factory(50_000, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, default_error=1.0, seed=1),
+        rc.OffPolicyActor.create_factory(obs_space, action_space, algorithm, seed=seed, hidden_sizes=(128, 128)),
+        rc.PERBuffer.create_factory(50_000, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, default_error=1.0, seed=seed),
         envs,
         envs,
     )
@@ -69,4 +69,5 @@ def main(steps: int = 15_000) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=15_000)
+    parser.add_argument("--seed", type=int, default=1)
     main(**vars(parser.parse_args()))

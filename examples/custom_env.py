@@ -40,12 +40,12 @@ class Elevator(gym.Env[np.ndarray, np.int64]):
 gym.register("Elevator-v0", Elevator, max_episode_steps=30)  # type: ignore[arg-type]  # asks for **kwargs
 
 
-def main(steps: int = 8_000) -> float:
+def main(steps: int = 8_000, seed: int = 1) -> float:
     agent = rc.Agent(
         "ddqn",
         "Elevator-v0",
         num_envs=4,
-        seed=1,
+        seed=seed,
         hidden_sizes=(64, 64),
         critic_lr=1e-3,
         tau=0.02,
@@ -65,4 +65,5 @@ def main(steps: int = 8_000) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=8_000)
+    parser.add_argument("--seed", type=int, default=1)
     main(**vars(parser.parse_args()))

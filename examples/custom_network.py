@@ -31,16 +31,16 @@ class FourierFeatures(nn.Module):
         return torch.relu(self.mix(torch.cat([phases.sin(), phases.cos()], -1)))
 
 
-def main(steps: int = 15_000) -> float:
-    train_envs, action_space, obs_space = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=1)
-    test_envs, _, _ = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=10, seed=1)
+def main(steps: int = 15_000, seed: int = 1) -> float:
+    train_envs, action_space, obs_space = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=seed)
+    test_envs, _, _ = rc.VecEnv.create_factory("CartPole-v1", vec_env_size=10, seed=seed)
     algo = rc.DDQN.create_factory(
         update_every=4, num_mini_batch=4, mini_batch_size=64, tau=0.01, epsilon_steps=5_000, test_every=0
     )
     actor = rc.OffPolicyActor.create_factory(
-        obs_space, action_space, rc.DDQN, seed=1, features=FourierFeatures, hidden_sizes=(64,), dueling=True
+        obs_space, action_space, rc.DDQN, seed=seed, features=FourierFeatures, hidden_sizes=(64,), dueling=True
     )
-    storage = rc.NStepReplayBuffer.create_factory(50_000, n_step=3, seed=1)
+    storage = rc.NStepReplayBuffer.create_factory(50_000, n_step=3, seed=seed)
 
     learner = rc.Learner(rc.Scheme(algo, actor, storage, train_envs, test_envs), target_steps=steps)
     while not learner.done():
@@ -54,4 +54,5 @@ def main(steps: int = 15_000) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=15_000)
+    parser.add_argument("--seed", type=int, default=1)
     main(**vars(parser.parse_args()))

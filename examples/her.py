@@ -10,7 +10,7 @@ from typing import Any
 import recollect as rc
 
 
-def train(storage: str, steps: int) -> float:
+def train(storage: str, steps: int, seed: int) -> float:
     """Return the share of goals that the agent reaches."""
     options: dict[str, Any] = {
         "env.n": 8,
@@ -19,15 +19,15 @@ def train(storage: str, steps: int) -> float:
         "hidden_sizes": (128,),
         "epsilon_steps": 5_000,
     }
-    agent = rc.Agent("ddqn", "recollect/BitFlip-v0", storage, num_envs=4, seed=1, **options)
+    agent = rc.Agent("ddqn", "recollect/BitFlip-v0", storage, num_envs=4, seed=seed, **options)
     agent.learn(steps)
     evaluation = agent.evaluate(episodes=100)
     agent.close()
     return evaluation.success_rate or 0.0
 
 
-def main(steps: int = 10_000) -> dict[str, float]:
-    rates = {storage: train(storage, steps) for storage in ("replay", "her")}
+def main(steps: int = 10_000, seed: int = 1) -> dict[str, float]:
+    rates = {storage: train(storage, steps, seed) for storage in ("replay", "her")}
     for storage, rate in rates.items():
         print(f"{storage:>6}: {rate:.0%} of the goals reached")
     return rates
@@ -36,4 +36,5 @@ def main(steps: int = 10_000) -> dict[str, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
     main(**vars(parser.parse_args()))

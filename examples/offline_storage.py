@@ -16,12 +16,12 @@ import recollect as rc
 NUM_ENVS = 8
 
 
-def collect(memory: Any, num_steps: int) -> None:
+def collect(memory: Any, num_steps: int, seed: int) -> None:
     """Store random play. `SAME_STEP` returns the true last observation of each episode."""
     same_step = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
     envs = gym.make_vec("CartPole-v1", NUM_ENVS, vectorization_mode="sync", vector_kwargs=same_step)
-    envs.action_space.seed(1)
-    obs, _ = envs.reset(seed=1)
+    envs.action_space.seed(seed)
+    obs, _ = envs.reset(seed=seed)
     for _ in range(num_steps // NUM_ENVS):
         action = envs.action_space.sample()
         after, reward, terminated, truncated, infos = envs.step(action)
@@ -64,12 +64,12 @@ def play(q: nn.Module, num_episodes: int = 20) -> float:
     return float(np.mean(returns))
 
 
-def main(steps: int = 10_000) -> float:
-    torch.manual_seed(1)
+def main(steps: int = 10_000, seed: int = 1) -> float:
+    torch.manual_seed(seed)
     memory = rc.PERBuffer.standalone(
-        size=steps // NUM_ENVS, num_envs=NUM_ENVS, gamma=0.99, seed=1, n_step=3, alpha=0.6, beta=0.4, default_error=1.0
+        steps // NUM_ENVS, num_envs=NUM_ENVS, gamma=0.99, seed=seed, n_step=3, alpha=0.6, beta=0.4, default_error=1.0
     )
-    collect(memory, steps)
+    collect(memory, steps, seed)
     score = play(learn(memory, num_updates=steps // 4))
     print(f"{len(memory):,} random steps stored; a policy learned from them alone: {score:.0f} (random play: about 22)")
     return score
@@ -78,4 +78,5 @@ def main(steps: int = 10_000) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
     main(**vars(parser.parse_args()))

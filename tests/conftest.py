@@ -7,5 +7,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+# The same examples in every run, and no limit to the time that one takes.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")

@@ -108,7 +108,7 @@ def test_interquartile_means_worked_by_hand(values: list[float], expected: float
 
 def test_the_band_covers_the_mean_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
-    values = rng.normal(size=(20, 300))
+    values = rng.normal(size=(20, 1000))
     low, high = bootstrap_band(values, np.random.default_rng(2))
     covered = np.mean((low < 0) & (high > 0))
     assert 0.85 < covered < 0.99

@@ -10,7 +10,7 @@ from recollect.agent.actors.actions import build_actions
 from recollect.errors import ConfigError
 
 BOX = Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32))
-NUM = 2000
+NUM = 20_000
 
 
 def test_policy_units_are_stretched_to_the_space() -> None:

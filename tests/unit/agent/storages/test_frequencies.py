@@ -14,7 +14,7 @@ from tests.programs import compute_reward
 from tests.reference import ReferenceStore, Settings
 from tests.simulated import LAYOUTS, ObservationKind, SourceStream, StreamKind, as_sample, state_numbers
 
-SMALLEST_P = 1e-4
+SMALLEST_P = 1e-6
 BATCH_SIZE = 256
 NUM_BATCHES = 150
 CONSTRUCTED = ("n_step", "epsilon", "alpha", "beta", "default_error", "eta", "cmin", "strategy")

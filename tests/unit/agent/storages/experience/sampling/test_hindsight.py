@@ -64,7 +64,7 @@ def test_each_strategy_takes_its_goals_from_where_it_says(strategy: str, goals_o
 def test_goals_of_a_strategy_are_equally_likely(strategy: str, share: float) -> None:
     memory = make_memory(strategy=strategy)
     memory.insert_data_slice(with_goals(make_slice(4 if strategy == "future" else 2, truncated=[3])))
-    goals = [goal for number, goal in rows(memory.sample(40_000)) if number == 0]
+    goals = [goal for number, goal in rows(memory.sample(100_000)) if number == 0]
     counts = np.unique(goals, return_counts=True)[1] / len(goals)
     assert counts == pytest.approx(share, abs=0.02)
 
