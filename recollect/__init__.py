@@ -1,21 +1,18 @@
 """Recollect: modular deep reinforcement learning around its experience memory.
 
-The names below are loaded when they are first used, so that `import recollect` is quick.
+The names below, and those of the algorithms, are loaded when they are first used: `import recollect` is quick.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from recollect.agent.registry import ALGORITHMS, checked_imports
 
 if TYPE_CHECKING:
     from recollect.agent.actors import OffPolicyActor as OffPolicyActor
     from recollect.agent.actors import OnPolicyActor as OnPolicyActor
-    from recollect.agent.algorithms.off_policy.ddpg import DDPG as DDPG
-    from recollect.agent.algorithms.off_policy.ddqn import DDQN as DDQN
-    from recollect.agent.algorithms.off_policy.mpo import MPO as MPO
-    from recollect.agent.algorithms.off_policy.sac import SAC as SAC
-    from recollect.agent.algorithms.off_policy.sac_discrete import SACDiscrete as SACDiscrete
-    from recollect.agent.algorithms.off_policy.td3 import TD3 as TD3
-    from recollect.agent.algorithms.on_policy.ppo import PPO as PPO
+    from recollect.agent.algorithms.classes import *  # noqa: F403  # the one list of algorithms
     from recollect.agent.envs import VecEnv as VecEnv
     from recollect.agent.envs import make_env as make_env
     from recollect.agent.storages import EREBuffer as EREBuffer
@@ -33,34 +30,7 @@ if TYPE_CHECKING:
     from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"
-_ALGORITHMS: Final = "recollect.agent.algorithms"
-_STORAGES: Final = "recollect.agent.storages"
-_NAMES: Final = {
-    "recollect.agent.actors": ("OffPolicyActor", "OnPolicyActor"),
-    "recollect.agent.envs": ("VecEnv", "make_env"),
-    "recollect.api": ("Agent",),
-    "recollect.learner": ("Learner",),
-    "recollect.scheme": ("Scheme",),
-    f"{_ALGORITHMS}.off_policy.ddpg": ("DDPG",),
-    f"{_ALGORITHMS}.off_policy.ddqn": ("DDQN",),
-    f"{_ALGORITHMS}.off_policy.mpo": ("MPO",),
-    f"{_ALGORITHMS}.off_policy.sac": ("SAC",),
-    f"{_ALGORITHMS}.off_policy.sac_discrete": ("SACDiscrete",),
-    f"{_ALGORITHMS}.off_policy.td3": ("TD3",),
-    f"{_ALGORITHMS}.on_policy.ppo": ("PPO",),
-    _STORAGES: (
-        "EREBuffer",
-        "GAEBuffer",
-        "HERBuffer",
-        "NStepReplayBuffer",
-        "PERBuffer",
-        "ReplayBuffer",
-        "VTraceBuffer",
-    ),
-    f"{_STORAGES}.off_policy.nstep_replay_storage": ("NStepReplayStorage",),
-    f"{_STORAGES}.snapshots": ("load_storage", "save_storage"),
-}
-_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES: Final = checked_imports(Path(__file__)) | ALGORITHMS.modules
 __all__ = [*_MODULES, "__version__"]
 
 

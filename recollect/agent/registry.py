@@ -1,7 +1,9 @@
 """The algorithms by name, for actors too, which know of no algorithm; each is loaded when it is first asked for."""
 
+import ast
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect.errors import ConfigError, closest
@@ -11,46 +13,47 @@ if TYPE_CHECKING:
 
     from recollect.agent.algorithms.learning import LearningAlgorithm
 
-_PACKAGE: Final = "recollect.agent.algorithms"
+_CLASSES: Final = Path(__file__).with_name("algorithms") / "classes.py"
+
+
+def checked_imports(file: Path) -> dict[str, str]:
+    """Names that a source file imports for type checkers alone, each with its module, so that they are listed once."""
+    blocks = (node for node in ast.parse(file.read_text()).body if isinstance(node, ast.If))
+    lines = (node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: str(line.module) for line in lines for alias in line.names if alias.name != "*"}
 
 
 class Algorithms(Mapping[str, "type[LearningAlgorithm]"]):
-    """Classes by name, from the modules that hold them.
+    """Classes by name, each loaded when it is first asked for.
 
     Parameters
     ----------
-    places : dict
-        Module below `recollect.agent.algorithms`, a colon and the class, by name.
+    modules : dict
+        Module of each class, whose last part is the algorithm's name.
+
+    Attributes
+    ----------
+    modules : dict
+        As given.
     """
 
-    def __init__(self, places: dict[str, str]) -> None:
-        self._places = places
+    def __init__(self, modules: dict[str, str]) -> None:
+        self.modules = modules
+        self._classes = {module.rpartition(".")[2].replace("_", "-"): name for name, module in modules.items()}
 
     def __getitem__(self, name: str) -> "type[LearningAlgorithm]":
-        if name not in self._places:
-            raise KeyError(name)
-        module, class_name = self._places[name].split(":")
-        algorithm: type[LearningAlgorithm] = getattr(import_module(f"{_PACKAGE}.{module}"), class_name)
+        class_name = self._classes[name]
+        algorithm: type[LearningAlgorithm] = getattr(import_module(self.modules[class_name]), class_name)
         return algorithm
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._classes)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._classes)
 
 
-ALGORITHMS: Final = Algorithms(
-    {
-        "ddqn": "off_policy.ddqn:DDQN",
-        "ddpg": "off_policy.ddpg:DDPG",
-        "td3": "off_policy.td3:TD3",
-        "sac": "off_policy.sac:SAC",
-        "sac-discrete": "off_policy.sac_discrete:SACDiscrete",
-        "mpo": "off_policy.mpo:MPO",
-        "ppo": "on_policy.ppo:PPO",
-    }
-)
+ALGORITHMS: Final = Algorithms(checked_imports(_CLASSES))
 
 
 def find_algorithm(name: str) -> "type[LearningAlgorithm]":

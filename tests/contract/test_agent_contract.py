@@ -201,9 +201,9 @@ def test_warming_up_a_memory_that_is_not_there_is_refused() -> None:
         build("sac", "replay", "box", None, sequence_overlap=2)
 
 
-@pytest.mark.parametrize("algo", ["ddqn", "sac", "mpo"])
+@pytest.mark.parametrize("algo", [name for name in ALGORITHMS if not ALGORITHMS[name].is_on_policy])
 @pytest.mark.parametrize("storage", ["replay", "per"])
 def test_burn_in_trains_only_the_steps_behind_it(algo: str, storage: str) -> None:
-    scheme = build(algo, storage, "box" if algo != "ddqn" else "discrete", "gru", sequence_overlap=3)
+    scheme = build(algo, storage, spaces_of(algo)[0], "gru", sequence_overlap=3)
     errors = [info[keys.ALGORITHM][keys.ERRORS] for info in train(scheme)]
     assert all(error.shape[1] == STAGE - 3 for error in errors)

@@ -2,12 +2,16 @@
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.config import build, resolve
 
 NUM_STEPS = 2_000
-TASKS = {"ddqn": "CartPole-v1", "sac-discrete": "CartPole-v1", "ppo": "CartPole-v1"}
+
+
+def task_of(algo: str) -> str:
+    return "CartPole-v1" if Discrete in ALGORITHMS[algo].action_spaces else "Pendulum-v1"
 
 
 def train(algo: str, seed: int) -> dict[str, torch.Tensor]:
@@ -18,7 +22,7 @@ def train(algo: str, seed: int) -> dict[str, torch.Tensor]:
         storage = {"storage": "per", "n_step": 3, "alpha": 0.6, "default_error": 1.0}
         pace = {"update_every": 50, "num_mini_batch": 10, "mini_batch_size": 32, "start_steps": 200}
     options = {"hidden_sizes": (16, 16), "num_envs": 2, "seed": seed}
-    scheme = build(resolve(algo, TASKS.get(algo, "Pendulum-v1"), preset="none", overrides=storage | pace | options))
+    scheme = build(resolve(algo, task_of(algo), preset="none", overrides=storage | pace | options))
     while scheme.num_steps < NUM_STEPS:
         scheme.update_worker.step()
     scheme.stop()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.spaces import Discrete
 
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import GAEBuffer, NStepReplayBuffer, ReplayBuffer
@@ -13,7 +14,7 @@ from recollect.errors import ConfigError
 from recollect.scheme.scheme import Scheme
 
 SMALL = {"actor.hidden_sizes": [8, 8], "num_test_envs": 2}
-ENVS = {"ddqn": "CartPole-v1", "sac-discrete": "CartPole-v1"}
+ENVS = {name: "CartPole-v1" if Discrete in ALGORITHMS[name].action_spaces else "Pendulum-v1" for name in ALGORITHMS}
 Builder = Callable[..., Scheme]
 
 
@@ -33,16 +34,16 @@ def make() -> Iterator[Builder]:
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_every_algorithm_can_be_built_with_its_plainest_storage(algo: str, make: Builder) -> None:
-    scheme = make(algo, ENVS.get(algo, "Pendulum-v1"), num_envs=3, gamma=0.9)
+    scheme = make(algo, ENVS[algo], num_envs=3, gamma=0.9)
     assert isinstance(scheme.algo, ALGORITHMS[algo])
     assert scheme.algo.gamma == 0.9
     assert scheme.num_envs == 3
-    assert isinstance(scheme.storage, GAEBuffer if algo == "ppo" else ReplayBuffer)
+    assert isinstance(scheme.storage, GAEBuffer if ALGORITHMS[algo].is_on_policy else ReplayBuffer)
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_a_config_can_be_built_from_its_file_with_all_defaults_spelled_out(algo: str, tmp_path: Path) -> None:
-    config = resolve(algo, ENVS.get(algo, "Pendulum-v1"), preset="none", overrides=SMALL).with_defaults()
+    config = resolve(algo, ENVS[algo], preset="none", overrides=SMALL).with_defaults()
     config.save(tmp_path / "config.yaml")
     scheme, again = build(config), build(resolve(file=tmp_path / "config.yaml"))
     scheme.stop()

@@ -130,7 +130,8 @@ def test_everything_that_is_trained_moves_and_targets_follow(name: str, actor_op
 
 @each_algorithm
 def test_the_policy_does_not_train_the_features_that_it_shares(name: str) -> None:
-    rates = {"critic_lr": 0.0} if name == "ddqn" else {"critic_lr": 0.0, "policy_lr": 1e-2}
+    rates = {"critic_lr": 0.0, "policy_lr": 1e-2}
+    rates = {rate: value for rate, value in rates.items() if rate in ALGORITHMS[name].config_class.docs()}
     agent = make_agent(name, actor_options={"feature_sizes": (5,)}, **rates)
     before = [weight.clone() for weight in agent.actor.body.parameters()]
     update(agent, 3)

@@ -26,7 +26,6 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "ddqn": {"huber_delta": 0.5},
-    "ddpg": {},
     "td3": {"num_critics": 3, "policy_delay": 1, "target_noise_std": 0.4, "target_noise_limit": 0.3},
     "sac": {"num_critics": 3, "temperature": 0.3, "target_entropy": -0.7},
     "sac-discrete": {"num_critics": 3, "temperature": 0.3, "target_entropy": 0.9},
@@ -67,7 +66,7 @@ class Expected(NamedTuple):
 
 def make_moved_agent(name: str, body: str) -> Agent:
     """An agent none of whose target networks is like the trained one."""
-    options = {"max_grad_norm": None, "intrinsic_weight": 0.5, **OPTIONS[name]}
+    options = {"max_grad_norm": None, "intrinsic_weight": 0.5, **OPTIONS.get(name, {})}
     agent = make_agent(name, actor_options=BODIES[body], **options)
     generator = Generator().manual_seed(11)
     with torch.no_grad():
@@ -264,7 +263,7 @@ def gradients_of(agent: Agent, expected: Expected, rows: Rows) -> dict[str, Tens
 
 
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("name", OFF_POLICY)
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_losses_and_gradients_are_those_of_the_definition(name: str, body: str) -> None:
     agent = make_moved_agent(name, body)
     batch = make_full_batch(agent, body)
