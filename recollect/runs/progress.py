@@ -77,8 +77,8 @@ class Progress(ABC):
 class LiveProgress(Progress):
     """A few lines that change in place: one for each remote worker too."""
 
-    def __init__(self, target_steps: int, console: Console) -> None:
-        super().__init__(target_steps, console, _SECONDS_BETWEEN_FRAMES)
+    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_FRAMES) -> None:
+        super().__init__(target_steps, console, seconds_between)
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -105,8 +105,8 @@ class LiveProgress(Progress):
 class PlainProgress(Progress):
     """A line now and then."""
 
-    def __init__(self, target_steps: int, console: Console) -> None:
-        super().__init__(target_steps, console, _SECONDS_BETWEEN_LINES)
+    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
+        super().__init__(target_steps, console, seconds_between)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -288,7 +288,7 @@ def test_without_it_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> No
 def test_closing_closes_the_environments() -> None:
     agent = make_agent()
     agent.close()
-    assert agent.scheme.col_worker.envs_train._is_closed
+    assert agent.scheme.col_worker.envs_train.is_closed
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_resumed_on_policy_run_goes_on(tmp_path: Path) -> None:
     weights = resumed.scheme.actor.state_dict()
     for name, weight in learner.scheme.actor.state_dict().items():
         assert torch.equal(weight, weights[name]), name
-    states = [each.scheme.storage._rng.bit_generator.state for each in (learner, resumed)]
+    states = [each.scheme.storage.state() for each in (learner, resumed)]
     assert states[0] == states[1]
     train(resumed)
     assert resumed.num_steps == 192

@@ -114,9 +114,8 @@ def test_a_live_display_cuts_nothing_off(width: int) -> None:
     learner.found |= {metrics.EVAL_RETURN: -149.3, metrics.EVAL_SUCCESS: 0.5, **WORKERS}
     learner.found |= {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_WORKERS_ALIVE: 2}
     learner.found |= {f"algorithm/loss_{number}": 0.12345 for number in range(4)}
-    with LiveProgress(1_000_000, console) as display:
+    with LiveProgress(1_000_000, console, seconds_between=0.0) as display:
         for _ in range(20):
-            display._next_look = 0.0
             display.update(learner)
     shown = console.file.getvalue()
     assert "…" not in shown

@@ -22,7 +22,7 @@ def envs() -> VecEnv:
 
 
 def processes(envs: VecEnv) -> list[object]:
-    return envs._driver.vector.processes  # type: ignore[attr-defined]
+    return envs.vector.processes  # type: ignore[attr-defined]
 
 
 def test_close_ends_the_processes_and_may_be_repeated(envs: VecEnv) -> None:
@@ -53,6 +53,6 @@ def test_interrupt_is_left_to_the_parent(envs: VecEnv) -> None:
 @pytest.mark.filterwarnings("ignore:.*Calling `close` while waiting")
 def test_close_in_the_middle_of_a_step(envs: VecEnv) -> None:
     """As after Ctrl-C while waiting for the envs."""
-    envs._driver.vector.step_async(ACTIONS[:, 0])  # type: ignore[attr-defined]
+    envs.vector.step_async(ACTIONS[:, 0])  # type: ignore[attr-defined]
     envs.close()
     assert not any(process.is_alive() for process in processes(envs))  # type: ignore[attr-defined]

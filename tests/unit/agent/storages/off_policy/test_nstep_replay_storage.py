@@ -19,6 +19,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
+from recollect.agent.storages.experience.sampling.outputs import OutputPlan
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayBatch, NStepReplayStorage
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
 
@@ -255,13 +256,13 @@ def test_a_batch_that_is_kept_does_not_change() -> None:
 
 def test_all_but_the_first_batch_of_a_look_are_gathered_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
 
-    def recorded(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def recorded(self: OutputPlan, *arguments: Any) -> Any:
         names.append(threading.current_thread().name)
-        return gather(self, ids)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", recorded)
+    monkeypatch.setattr(OutputPlan, "gather", recorded)
     envs = Envs(1)
     with storage(fetch_every=64 * 4) as made:
         envs.add_to(made, num_steps=5)
@@ -273,15 +274,15 @@ def test_all_but_the_first_batch_of_a_look_are_gathered_by_threads(monkeypatch: 
 
 
 def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
     may_gather = threading.Event()
 
-    def slow(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def slow(self: OutputPlan, *arguments: Any) -> Any:
         if threading.current_thread().name.startswith("recollect"):
             assert may_gather.wait(10)
-        return gather(self, ids)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", slow)
+    monkeypatch.setattr(OutputPlan, "gather", slow)
     envs = Envs(1)
     with storage(fetch_every=64 * 3) as made:
         envs.add_to(made, num_steps=5)
@@ -292,15 +293,15 @@ def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyP
 
 
 def test_an_error_in_a_loader_surfaces_in_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
     envs = Envs(1)
 
-    def failing(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def failing(self: OutputPlan, *arguments: Any) -> Any:
         if threading.current_thread().name.startswith("recollect"):
             raise MemoryError("on purpose")
-        return gather(self, ids)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", failing)
+    monkeypatch.setattr(OutputPlan, "gather", failing)
     with storage(fetch_every=64 * 2) as made:
         envs.add_to(made, num_steps=5)
         made.sample()

@@ -133,7 +133,7 @@ def test_steps_that_move_are_held_twice(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         with pytest.raises(ConfigError, match=r"held twice, which takes 144\.0 kB, and this machine has 120\.0 kB"):
             change()
-        assert (memory.max_size, memory._store.sources) == (4_000, [0])
+        assert (memory.max_size, memory.store.sources) == (4_000, [0])
         assert_holds(memory, 0, 3_000)
     # 3,000 steps, and the 1,000 of them that stay.
     memory.update_storage_parameter("max_size", 1_000)
