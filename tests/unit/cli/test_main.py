@@ -3,7 +3,6 @@
 import errno
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -126,17 +125,6 @@ def test_warnings_of_ours_are_one_line(recollect: Run, capsys: pytest.CaptureFix
     first, *others = capsys.readouterr().err.splitlines()
     assert first == "warning: change this"
     assert others[0] == "file.py:3: UserWarning: other"
-
-
-def test_help_comes_quickly() -> None:
-    fastest_s = min(_help_s() for _ in range(3))
-    assert fastest_s < 0.5
-
-
-def _help_s() -> float:
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "recollect", "--help"], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begin
 
 
 @pytest.mark.parametrize("words", ["--help", "train --help"])

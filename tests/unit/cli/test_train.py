@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
 from tests.unit.cli.conftest import TINY, Run
+from tests.waiting import PATIENCE_S, wait_until
 
 CARTPOLE = ("train", "ddqn", "CartPole-v1", "--preset", "none")
 
@@ -279,9 +279,7 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 def wait_for_rows(*folders: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not all(read_rows(folder / "metrics.csv") for folder in folders) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: all(read_rows(folder / "metrics.csv") for folder in folders), "the first metrics")
 
 
 def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run) -> None:
@@ -289,7 +287,7 @@ def test_ctrl_c_leaves_a_checkpoint_to_go_on_from(tmp_path: Path, recollect: Run
     folder = tmp_path / "runs" / "cartpole-ddqn-1"
     wait_for_rows(folder)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert out.splitlines()[-1].endswith("steps; go on with: recollect resume runs/cartpole-ddqn-1")
@@ -306,7 +304,7 @@ def test_ctrl_c_ends_all_seeds_cleanly(tmp_path: Path) -> None:
     folders = [tmp_path / "runs" / f"cartpole-ddqn-{seed}" for seed in (1, 2, 3)]
     wait_for_rows(*folders[:2])
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, err) == (130, "")
     assert out.count("steps; go on with: recollect resume runs/cartpole-ddqn-") == 2
     assert "Traceback" not in out
@@ -359,4 +357,4 @@ def test_without_workers_ray_is_not_imported(tmp_path: Path) -> None:
         f"code = main({[*CARTPOLE, '--steps', '40', *TINY]!r}); "
         "sys.exit(code or int('ray' in sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True)

@@ -131,7 +131,7 @@ def test_lines_are_broken_between_their_parts() -> None:
 
 def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
     console, learner = make_console(is_terminal=False), FakeLearner()
-    with make_progress(20_000, console) as display:
+    with PlainProgress(20_000, console, seconds_between=3600) as display:
         for _ in range(100):
             display.update(learner)
         assert learner.num_looks == 1

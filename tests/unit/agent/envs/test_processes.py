@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
@@ -45,7 +44,6 @@ def test_killed_process_is_a_clear_error(envs: VecEnv, call: str) -> None:
 def test_interrupt_is_left_to_the_parent(envs: VecEnv) -> None:
     for process in processes(envs):
         os.kill(process.pid, signal.SIGINT)  # type: ignore[attr-defined]
-    time.sleep(0.05)
     assert envs.step(ACTIONS).reward.shape == (2, 1)
     envs.close()
 

@@ -40,13 +40,7 @@ def num_programs() -> int:
 
 
 @pytest.mark.parametrize("features", ROWS, ids=lambda features: f"{features['buffer']}-{features['observation']}")
-@settings(
-    max_examples=ceil(num_programs() / len(ROWS)),
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=ceil(num_programs() / len(ROWS)), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_program(features: Features, data: st.DataObject) -> None:
     run(data.draw(programs(features)))

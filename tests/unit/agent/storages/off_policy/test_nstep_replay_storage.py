@@ -3,7 +3,6 @@
 import gc
 import multiprocessing
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import OutputPlan
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayBatch, NStepReplayStorage
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
+from tests.waiting import PATIENCE_S, wait_until
 
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 ACTIONS = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -279,7 +279,7 @@ def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyP
 
     def slow(self: OutputPlan, *arguments: Any) -> Any:
         if threading.current_thread().name.startswith("recollect"):
-            assert may_gather.wait(10)
+            assert may_gather.wait(PATIENCE_S)
         return gather(self, *arguments)
 
     monkeypatch.setattr(OutputPlan, "gather", slow)
@@ -311,23 +311,16 @@ def test_an_error_in_a_loader_surfaces_in_sample(monkeypatch: pytest.MonkeyPatch
         check(made.sample(), envs.lanes)
 
 
-def wait_for_threads(count: int) -> None:
-    deadline_s = time.perf_counter() + 5
-    while threading.active_count() > count and time.perf_counter() < deadline_s:
-        time.sleep(0.01)
-    assert threading.active_count() == count
-
-
 def test_threads_end_with_the_storage() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     envs = Envs(1)
     made = NStepReplayStorage(OBSERVATIONS, ACTIONS, storage_size=50, num_workers=3)
     envs.add_to(made, num_steps=5)
     made.sample()
-    assert threading.active_count() > before
+    assert set(threading.enumerate()) > before
     made.close()
     made.close()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
     forgotten = NStepReplayStorage(OBSERVATIONS, ACTIONS, storage_size=50, num_workers=3)
     envs.add_to(forgotten, num_steps=5)
@@ -335,7 +328,7 @@ def test_threads_end_with_the_storage() -> None:
     reference = weakref.ref(forgotten)
     del forgotten
     gc.collect()
-    wait_for_threads(before)
+    wait_until(lambda: set(threading.enumerate()) <= before, "the threads of a forgotten storage to end")
     assert reference() is None
 
 
@@ -348,7 +341,7 @@ def test_a_process_that_is_forked_goes_on_with_the_same_batches(num_workers: int
         context = multiprocessing.get_context("fork")
         process = context.Process(target=lambda: sender.send([made.sample().rewards.tolist() for _ in range(25)]))
         process.start()
-        assert receiver.poll(30), "the forked process hangs"
+        assert receiver.poll(PATIENCE_S), "the forked process hangs"
         found = receiver.recv()
         process.join()
         assert found == [made.sample().rewards.tolist() for _ in range(25)]
