@@ -2,7 +2,6 @@
 
 import shutil
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from os import PathLike
@@ -19,14 +18,13 @@ from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
+from recollect.roles import EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import make_progress
 from recollect.runs.saving import Saves
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
-
-EnvFunction = Callable[..., Any]
 
 
 class Agent:
@@ -69,7 +67,7 @@ class Agent:
         seed: int | None = None,
         num_envs: int | None = None,
         preset: str = "auto",
-        **options: Any,
+        **options: object,
     ) -> None:
         given = {STORAGE: storage, "seed": seed, "num_envs": num_envs}
         overrides = {name: value for name, value in given.items() if value is not None} | options
@@ -144,9 +142,10 @@ class Agent:
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Act without exploration for some episodes, by default as many as the algorithm's config says."""
         num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
-        return self.scheme.col_worker.evaluate_episodes(num_episodes)
+        evaluation: Evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
+        return evaluation
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True) -> Any:
         """Choose an action for an observation, or actions for a batch of them.
 
         A recurrent agent remembers the observations before; call `begin_episode` where one begins.

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from recollect import keys, metrics
 from recollect.checks import check_count
 from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
+from recollect.roles import ComponentFactory
 from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
@@ -184,16 +185,16 @@ class Learner:
             found[metrics.STEPS_PER_S],
         )
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm, on all workers."""
         self.scheme.update_algorithm_parameter(parameter_name, new_parameter_value)
         self._next_test = self._following_test()
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the storage, on all workers."""
         self.scheme.update_storage_parameter(parameter_name, new_parameter_value)
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Callable[..., Any]) -> None:
+    def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         """Replace `"actor"`, `"algo"`, `"storage"`, `"envs_train"` or `"envs_test"`, on all workers."""
         self.scheme.replace_agent_component(component_name, new_component_factory)
         self._next_test = self._following_test()

@@ -5,7 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
 from shutil import get_terminal_size
-from typing import Any, Final
+from typing import Final
 
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import RunConfig, presets, settings
@@ -63,7 +63,7 @@ def _presets() -> Iterable[tuple[str, str]]:
 _LISTS: Final = {"algorithms": _algorithms, "storages": _storages, "presets": _presets}
 
 
-def _first_line(documented: Any) -> str:
+def _first_line(documented: object) -> str:
     return (inspect.getdoc(documented) or "").partition("\n")[0]
 
 

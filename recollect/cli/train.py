@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from recollect.cli.parsing import CommandParser, count, shown
 from recollect.cli.summary import free_folder, stem_of
@@ -103,7 +103,7 @@ def _add_workers(parser: CommandParser) -> None:
         )
 
 
-def _help(about: str, default: Any) -> str:
+def _help(about: str, default: object) -> str:
     """What an option is for as the parser shows it, with its default as one would type it."""
     lead = about if about.startswith(_NAMES) else about[0].lower() + about[1:]
     return f"{lead.removesuffix('.')} ({shown(default)})".replace("%", "%%")

@@ -103,7 +103,7 @@ def _read_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def _path_to(sought: Any, value: Any) -> str:
+def _path_to(sought: object, value: object) -> str:
     """Dotted path of a value within nested mappings, empty if it is not there."""
     for name, inner in value.items() if isinstance(value, Mapping) else ():
         if inner is sought or (isinstance(inner, (list, tuple)) and any(each is sought for each in inner)):
@@ -135,7 +135,7 @@ def _loader() -> Any:
 
     class Loader(yaml.SafeLoader):
         # Checked as nodes are composed: later on, what `<<` merges in stands beside what it is overridden with.
-        def compose_mapping_node(self, anchor: Any) -> Any:
+        def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> "yaml.MappingNode":
             node = super().compose_mapping_node(anchor)
             seen: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):

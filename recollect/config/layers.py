@@ -53,7 +53,7 @@ def default_storage(algo: str) -> str:
     return "gae" if is_on_policy(algo) else "replay"
 
 
-def _as_mapping(part: str, value: Any) -> Document:
+def _as_mapping(part: str, value: object) -> Document:
     if isinstance(value, str) and part in NAMED_PARTS:
         value = {NAME: value}
     if not isinstance(value, Mapping):

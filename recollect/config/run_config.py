@@ -28,7 +28,7 @@ AUTO: Final = "auto"
 NO_PRESET: Final = "none"
 
 
-def _name_of_device(name: str, value: Any) -> Any:
+def _name_of_device(name: str, value: object) -> object:
     """PyTorch's object for a device by its name, which files can hold; whether there is such a device shows later."""
     if value is None or isinstance(value, str):
         return value

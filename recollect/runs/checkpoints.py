@@ -10,6 +10,7 @@ import torch
 
 from recollect.disk import sync_folder
 from recollect.errors import NotFiniteError, StorageError
+from recollect.roles import Actor
 from recollect.runs.state_files import read_state, write_state
 
 ACTOR_FILE: Final = "actor.safetensors"
@@ -56,7 +57,7 @@ class Checkpoints:
         assert found is not None
         return int(found[2])
 
-    def write(self, actor: Any, state: Mapping[str, Any], num_steps: int) -> Path:
+    def write(self, actor: Actor, state: Mapping[str, Any], num_steps: int) -> Path:
         """Write a checkpoint and return its folder.
 
         Parameters
@@ -96,7 +97,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
+def read_checkpoint(path: Path, actor: Actor) -> dict[str, Any]:
     """Give `actor` the weights of a checkpoint and return the state of all else."""
     try:
         found = read_state(path, _STATE)

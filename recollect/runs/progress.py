@@ -5,13 +5,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from recollect import metrics
+from recollect.runs.training import Training
 from recollect.units import human_bytes
 
 _BAR_WIDTH: Final = 24
@@ -58,7 +59,7 @@ class Progress(ABC):
     ) -> None:
         """Leave what was shown last on the screen."""
 
-    def update(self, learner: Any) -> None:
+    def update(self, learner: Training) -> None:
         """Show the present state, if the last look is long enough ago or the training is over."""
         now = time.monotonic()
         if now < self._next_look and not learner.done():
