@@ -78,6 +78,6 @@ $(BENCH_STAMP): pyproject.toml $(BENCH_PINS)
 	for peer in $$peers; do \
 		echo "installing the peer $$peer"; \
 		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_PINS) "$$peer" \
-			|| echo "$$peer could not be installed; the benchmark goes on without it"; \
+			|| echo "$$peer could not be installed; the benchmark runs without it"; \
 	done
 	@touch $@

@@ -1,4 +1,4 @@
-"""`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
+"""`Agent`: train, evaluate and save an agent in a few lines."""
 
 import shutil
 import warnings
@@ -93,17 +93,17 @@ class Agent:
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None) -> Self:
-        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning in this process.
+        """Load the agent that `save`, or a run, left in a folder; it can act, and keep learning in this process.
 
         Parameters
         ----------
         folder : path-like
             Where it was left.
         env : callable, optional
-            The function that made its environments, if that was none by id.
+            The function that makes its environments, if the agent was not given an id.
         """
         run = RunDirectory.open(folder)
-        # How many workers and threads there were says nothing of this process.
+        # The workers and threads of that run do not apply to this process.
         config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
         agent = cls.from_config(config, env=env)
         agent._elapsed_s = Saves(run).restore(agent.scheme)
@@ -117,16 +117,16 @@ class Agent:
     def learn(self, steps: int, *, log_dir: str | PathLike[str] | None = None, progress: bool = False) -> Self:
         """Learn for some more env steps, over all environments together.
 
-        After Ctrl-C the agent is as it was after the last complete update, and can go on.
+        After Ctrl-C the agent is in the state of the last complete update and can keep learning.
 
         Parameters
         ----------
         steps : int
-            How many; up to an update stage more, because stages are not cut short.
+            How many. Update stages are not cut short, so it may become up to one stage more.
         log_dir : path-like, optional
             Folder of a new run to keep config, metrics, checkpoints and the learning curve in.
         progress : bool
-            Show how it goes.
+            Show progress.
         """
         target_steps = self.num_steps + check_count("steps", steps)
         config = replace(self.config.with_defaults(), steps=target_steps)
@@ -175,11 +175,11 @@ class Agent:
         Parameters
         ----------
         folder : path-like
-            A new one, or one that an agent of the same config was saved in before. Beside the folder of another agent
-            a numbered one is made, with a warning, so that neither is lost.
+            A new one, or one that already holds an agent of the same config. If it holds another agent, a numbered
+            folder is made beside it, with a warning, so that neither is lost.
         with_storage : bool
-            Save the replay too, so that learning can go on at once. One that is there from before is brought up to
-            date in any case.
+            Save the replay too, so that learning can resume at once. One that is already there is always brought up
+            to date.
         """
         run = self._folder_for(Path(folder))
         if not self.scheme.status().num_stored:

@@ -9,7 +9,7 @@ from recollect.errors import ConfigError, closest
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser of one command; what is wrong with a command line is a `ConfigError`.
+    """Parser of one command; a wrong command line raises `ConfigError`.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Parse a command line; an unknown option is refused with the closest known one.
 
-        `words` of the result are the words as they came, `command` is all that was typed.
+        `words` of the result are the arguments as given, `command` is the whole command line.
         """
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:

@@ -1,4 +1,4 @@
-"""From a config to the parts of an agent: the one place where they are put together."""
+"""Builds the parts of an agent from a config: the one place where they are put together."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ _CALL: Final = "()"
 
 
 def name_of(env_fn: "EnvFunction") -> str:
-    """What stands in a config for a function that makes environments: its name, as it cannot be written to a file."""
+    """Name under which a config keeps a function that makes environments, which a file cannot hold."""
     named: Any = getattr(env_fn, "func", env_fn)  # what a partial is of
     named = named if hasattr(named, "__qualname__") else type(named)
     return f"{named.__module__}.{named.__qualname__}{_CALL}"
@@ -69,10 +69,10 @@ def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
 
 
 def _check_env(env: "str | EnvFunction") -> None:
-    """Refuse the name of a function that nobody gave."""
+    """Refuse the name of a function that was not given."""
     if isinstance(env, str) and env.endswith(_CALL):
         raise ConfigError(
-            f"the environment was made by the function {env}, which a file cannot keep; give it from Python, "
+            f"the environment was made by the function {env}, which a file cannot hold; pass it from Python, "
             "as in Agent.load(folder, env=function)"
         )
 

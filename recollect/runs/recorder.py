@@ -28,7 +28,7 @@ class Recorder:
     with_storage : bool
         Save the replay with checkpoints.
     writers : sequence of MetricWriter
-        Who gets the metrics beside the CSV file and TensorBoard.
+        Where metrics go besides the CSV file and TensorBoard.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Recorder:
         return path
 
     def restore(self, scheme: Scheme) -> float:
-        """Put the newest checkpoint into a scheme and return the seconds that its training took."""
+        """Load the newest checkpoint into a scheme and return the seconds that its training took."""
         elapsed_s = self._saves.restore(scheme)
         self._csv.forget_after(scheme.num_steps)
         self._events.forget_after(scheme.num_steps)

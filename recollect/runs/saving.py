@@ -1,4 +1,4 @@
-"""What it takes to go on with a training: weights, optimisers, counters, generators, parameters and replay."""
+"""Saving and resuming a training: weights, optimisers, counters, generators, parameters and replay."""
 
 import logging
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Saves:
-    """Saves of one run, the replay each time only as far as it is new.
+    """Saves of one run; of the replay, each one writes only what is new.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Saves:
     def write(self, scheme: Scheme, elapsed_s: float, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder.
 
-        The replay comes first: a checkpoint that is there can be gone on from.
+        The replay comes first, so that every checkpoint can be resumed from.
         """
         if self._with_storage and with_storage:
             scheme.save_storage(self._run.storage_folder)
@@ -46,10 +46,10 @@ class Saves:
         return path
 
     def restore(self, scheme: Scheme) -> float:
-        """Put the newest checkpoint into a scheme and return the seconds that its training took.
+        """Load the newest checkpoint into a scheme and return the seconds that its training took.
 
-        The environments begin new episodes. Without a saved replay, learning goes on once the storage
-        has seen `start_steps` new steps. Parameters that were changed while running are changed again.
+        The environments begin new episodes. Without a saved replay, learning resumes once the storage has
+        `start_steps` new steps. Parameters that were changed while running are changed again.
         """
         path = self._run.checkpoints.newest()
         state = read_checkpoint(path, scheme.actor)
@@ -64,7 +64,7 @@ class Saves:
 
 
 def _changes(scheme: Scheme) -> dict[str, dict[str, Any]]:
-    """Parameters that were changed while running; parts that do not tell go on as their config says."""
+    """Parameters that were changed while running; parts that do not record them resume with those of their config."""
     parts = {_OF_ALGORITHM: scheme.algo, _OF_STORAGE: scheme.storage}
     return {name: dict(getattr(part, "changed_parameters", {})) for name, part in parts.items()}
 

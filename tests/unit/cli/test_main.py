@@ -62,7 +62,7 @@ def test_the_help_of_every_command_has_examples(
         ("eval nowhere", "nowhere holds no run: it has no config.yaml"),
         ("resume nowhere", "nowhere holds no run: it has no config.yaml"),
         ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
-        ("list options sca", "nothing that has options is called 'sca'; did you mean 'sac'?"),
+        ("list options sca", "there is no 'sca' with options; did you mean 'sac'?"),
         ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
         ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
         ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
