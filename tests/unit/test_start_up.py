@@ -13,6 +13,8 @@ import pytest
 from recollect.agent.storages.experience import kernels
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 # Builds a store, uses it, and tells which modules were loaded and where each kernel came from.
 REPORT = """
 import json

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 from recollect import Agent, PERBuffer
@@ -24,6 +26,7 @@ Found 1 error in 1 file (checked 1 source file)
 """
 
 
+@pytest.mark.slow
 def test_a_script_outside_of_the_checkout_is_checked(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     # Found as installed, not by a path that the tests were started with.

@@ -176,6 +176,7 @@ def test_an_evaluation_is_over_as_many_episodes_as_asked_for(trained: Path, reco
     assert recollect("eval", str(trained), "--episodes", "3").out == first.out
 
 
+@pytest.mark.slow
 def test_episodes_are_recorded(trained: Path, recollect: Run) -> None:
     outcome = recollect("eval", str(trained), "--episodes", "1", "--record", "2")
     assert outcome.out.splitlines()[-1] == f"videos: {trained / 'videos'}"
@@ -235,6 +236,7 @@ def test_damaged_files_of_a_run_are_named_in_one_line(trained: Path, recollect: 
     assert outcome.err.startswith(f"error: {trained}/config.yaml is not in UTF-8")
 
 
+@pytest.mark.slow
 def test_several_seeds_are_trained_in_processes(recollect: Run) -> None:
     Path("runs").mkdir()
     earlier = Path("runs/cartpole-ddqn.png")
@@ -265,6 +267,7 @@ def test_a_seed_that_is_killed_is_an_error(recollect: Run, monkeypatch: pytest.M
     assert "cartpole-ddqn-1: error: the process was ended by signal 9" in outcome.out
 
 
+@pytest.mark.slow
 def test_an_error_in_every_seed_is_the_commands_error(recollect: Run) -> None:
     outcome = recollect("train", "sac", "CartPole-v1", "--seeds", "2", "--jobs", "2")
     assert outcome.code == 2
@@ -284,6 +287,7 @@ def wait_for_rows(*folders: Path) -> None:
     wait_until(lambda: all(read_rows(folder / "metrics.csv") for folder in folders), "the first metrics")
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_checkpoint_to_resume_from(tmp_path: Path, recollect: Run) -> None:
     process = start(tmp_path, *CARTPOLE, "--steps", "10_000_000", *TINY)
     folder = tmp_path / "runs" / "cartpole-ddqn-1"
@@ -300,6 +304,7 @@ def test_ctrl_c_leaves_a_checkpoint_to_resume_from(tmp_path: Path, recollect: Ru
     assert f"{num_steps + 50:,}" in outcome.out
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_seeds_cleanly(tmp_path: Path) -> None:
     words = ("--steps", "10_000_000", "--seeds", "3", "--jobs", "2")
     process = start(tmp_path, *CARTPOLE, *words, *TINY)
@@ -353,6 +358,7 @@ def test_workers_that_make_no_sense_together_are_refused(recollect: Run) -> None
     assert "use the storage 'vtrace'" in outcome.err
 
 
+@pytest.mark.slow
 def test_without_workers_ray_is_not_imported(tmp_path: Path) -> None:
     script = (
         "import sys; from recollect.cli import main; "

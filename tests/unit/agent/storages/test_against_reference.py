@@ -91,6 +91,7 @@ def test_rows_cover_every_pair_of_features() -> None:
     assert covered == possible_pairs()
 
 
+@pytest.mark.slow
 def test_programs_really_have_their_features() -> None:
     """A row says what may happen; here every pair happens in a program that was run."""
     missing = possible_pairs()

@@ -41,6 +41,7 @@ def mean_return(scheme: Scheme, num_episodes: int) -> float:
     return float(mean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "low", "high"), [("gru", 0.95, 1.0), (None, 0.0, 0.75)])
 def test_only_a_memory_recalls_the_cue(memory: str | None, low: float, high: float) -> None:
     scheme = train(

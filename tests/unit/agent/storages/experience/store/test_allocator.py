@@ -352,6 +352,7 @@ print(psutil.Process().memory_info().rss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("buffer", "options"), [("ReplayBuffer", {}), ("PERBuffer", {"alpha": 0.6})])
 def test_a_large_store_that_holds_little_takes_little(buffer: str, options: dict[str, float]) -> None:
     # A process of its own: what earlier tests left to be freed or reused does not count.
