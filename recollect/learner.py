@@ -137,7 +137,9 @@ class Learner:
             self.evaluate()
             self._next_test = self._following_test()
         if self._recorder is not None:
-            self._recorder.follow(self)
+            # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
+            with held_back():
+                self._recorder.follow(self)
 
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
         """Evaluate the present actor without exploration, by default over the algorithm's `num_test_episodes`."""

@@ -64,6 +64,15 @@ def test_metrics_are_numbers_by_name() -> None:
     assert f"{metrics.ALGORITHM_PREFIX}{keys.ERRORS}" not in losses
 
 
+def test_what_is_not_known_is_no_metric() -> None:
+    learner = Learner(make_scheme(), 64)
+    learner.evaluate(1)
+    found = learner.get_metrics()
+    assert found[metrics.EVAL_EPISODES] == 1
+    assert metrics.EVAL_STANDARD_ERROR not in found
+    assert metrics.TRAIN_SUCCESS not in found
+
+
 def test_losses_are_means_over_recent_updates() -> None:
     scheme = make_scheme()
     learner = Learner(scheme, 10)
@@ -318,6 +327,27 @@ def test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with(
     for each in (learner, resumed):
         train(each)
         assert each.num_steps >= 160
+
+
+def test_ctrl_c_waits_until_metrics_are_written(tmp_path: Path) -> None:
+    class Writer:
+        num_rows = 0
+
+        def write(self, row: Any) -> None:
+            if self.num_rows == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+            self.num_rows += 1
+
+        def close(self) -> None: ...
+
+    writer = Writer()
+    learner = Learner(make_scheme(), 200, tmp_path, log_every=1, writers=[writer])
+    with pytest.raises(KeyboardInterrupt):
+        learner.step()
+    assert writer.num_rows == 1
+    learner.save_checkpoint()
+    learner.stop()
+    assert writer.num_rows == 2
 
 
 def test_an_interrupted_evaluation_is_made_again() -> None:
