@@ -34,10 +34,10 @@ def check_whole(name: str, value: object) -> int:
     return int(value)
 
 
-def seeded_generator(seed: int | None) -> np.random.Generator:
+def seeded_generator(seed: object) -> np.random.Generator:
     """Return a generator of random numbers, a fresh one where the seed is None, or refuse what is no seed."""
     try:
-        return np.random.default_rng(seed)
+        return np.random.default_rng(seed)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ConfigError(f"seed must be a whole number of at least 0 or None, got {seed!r}") from None
 
