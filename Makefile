@@ -15,7 +15,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-all check format bench mutants clean distclean
+.PHONY: help setup train test test-quick test-all check format bench mutants clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -27,6 +27,10 @@ train: $(STAMP) ## train an agent: SAC with PER and 3-step returns on Pendulum-v
 
 test: $(STAMP) ## run the tests
 	$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
+
+test-quick: $(STAMP) ## run a cross-section of the tests in a minute or so, without Ray and learning
+	RECOLLECT_PROGRAMS=small $(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not slow" \
+		tests/unit tests/contract tests/regression $(ARGS)
 
 test-all: $(STAMP) ## run the tests with the long tables
 	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
@@ -78,6 +82,6 @@ $(BENCH_STAMP): pyproject.toml $(BENCH_PINS)
 	for peer in $$peers; do \
 		echo "installing the peer $$peer"; \
 		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_PINS) "$$peer" \
-			|| echo "$$peer could not be installed; the benchmark goes on without it"; \
+			|| echo "$$peer could not be installed; the benchmark runs without it"; \
 	done
 	@touch $@

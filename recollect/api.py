@@ -1,8 +1,7 @@
-"""`Agent`: an agent in a few lines, for those who do not want to put the parts together themselves."""
+"""`Agent`: train, evaluate and save an agent in a few lines."""
 
 import shutil
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from os import PathLike
@@ -19,14 +18,13 @@ from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
+from recollect.roles import EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import make_progress
 from recollect.runs.saving import Saves
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
-
-EnvFunction = Callable[..., Any]
 
 
 class Agent:
@@ -69,7 +67,7 @@ class Agent:
         seed: int | None = None,
         num_envs: int | None = None,
         preset: str = "auto",
-        **options: Any,
+        **options: object,
     ) -> None:
         given = {STORAGE: storage, "seed": seed, "num_envs": num_envs}
         overrides = {name: value for name, value in given.items() if value is not None} | options
@@ -95,17 +93,17 @@ class Agent:
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None) -> Self:
-        """Make the agent that `save`, or a run, left in a folder; it can act, and go on learning in this process.
+        """Load the agent that `save`, or a run, left in a folder; it can act, and keep learning in this process.
 
         Parameters
         ----------
         folder : path-like
             Where it was left.
         env : callable, optional
-            The function that made its environments, if that was none by id.
+            The function that makes its environments, if the agent was not given an id.
         """
         run = RunDirectory.open(folder)
-        # How many workers and threads there were says nothing of this process.
+        # The workers and threads of that run do not apply to this process.
         config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
         agent = cls.from_config(config, env=env)
         agent._elapsed_s = Saves(run).restore(agent.scheme)
@@ -119,16 +117,16 @@ class Agent:
     def learn(self, steps: int, *, log_dir: str | PathLike[str] | None = None, progress: bool = False) -> Self:
         """Learn for some more env steps, over all environments together.
 
-        After Ctrl-C the agent is as it was after the last complete update, and can go on.
+        After Ctrl-C the agent is in the state of the last complete update and can keep learning.
 
         Parameters
         ----------
         steps : int
-            How many; up to an update stage more, because stages are not cut short.
+            How many. Update stages are not cut short, so it may become up to one stage more.
         log_dir : path-like, optional
             Folder of a new run to keep config, metrics, checkpoints and the learning curve in.
         progress : bool
-            Show how it goes.
+            Show progress.
         """
         target_steps = self.num_steps + check_count("steps", steps)
         config = replace(self.config.with_defaults(), steps=target_steps)
@@ -144,9 +142,10 @@ class Agent:
     def evaluate(self, episodes: int | None = None) -> Evaluation:
         """Act without exploration for some episodes, by default as many as the algorithm's config says."""
         num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
-        return self.scheme.col_worker.evaluate_episodes(num_episodes)
+        evaluation: Evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
+        return evaluation
 
-    def predict(self, obs: Any, deterministic: bool = True) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True) -> Any:
         """Choose an action for an observation, or actions for a batch of them.
 
         A recurrent agent remembers the observations before; call `begin_episode` where one begins.
@@ -176,11 +175,11 @@ class Agent:
         Parameters
         ----------
         folder : path-like
-            A new one, or one that an agent of the same config was saved in before. Beside the folder of another agent
-            a numbered one is made, with a warning, so that neither is lost.
+            A new one, or one that already holds an agent of the same config. If it holds another agent, a numbered
+            folder is made beside it, with a warning, so that neither is lost.
         with_storage : bool
-            Save the replay too, so that learning can go on at once. One that is there from before is brought up to
-            date in any case.
+            Save the replay too, so that learning can resume at once. One that is already there is always brought up
+            to date.
         """
         run = self._folder_for(Path(folder))
         if not self.scheme.status().num_stored:

@@ -1,7 +1,7 @@
 """Checks of single values, shared by all that take parameters."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,37 +11,41 @@ if TYPE_CHECKING:
     import torch
 
 
-def check_count(name: str, value: Any) -> int:
+def check_count(name: str, value: object) -> int:
     """Return a whole number of at least 1, or refuse it."""
     if type(value) is int and value >= 1:
         return value
-    is_number = isinstance(value, (int, float, np.integer)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer))
+        or not math.isfinite(value)
+        or value != int(value)
+    ):
         raise ConfigError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
         raise ConfigError(f"{name} must be at least 1, got {value!r}")
     return int(value)
 
 
-def check_whole(name: str, value: Any) -> int:
+def check_whole(name: str, value: object) -> int:
     """Return a whole number of at least 0, or refuse it."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
         raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
     return int(value)
 
 
-def seeded_generator(seed: Any) -> np.random.Generator:
+def seeded_generator(seed: object) -> np.random.Generator:
     """Return a generator of random numbers, a fresh one where the seed is None, or refuse what is no seed."""
     try:
-        return np.random.default_rng(seed)
+        return np.random.default_rng(seed)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ConfigError(f"seed must be a whole number of at least 0 or None, got {seed!r}") from None
 
 
-def check_number(name: str, value: Any, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
+def check_number(name: str, value: object, low: float, high: float = math.inf, *, above_low: bool = False) -> float:
     """Return a finite number from `low` to `high`, or refuse it."""
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
@@ -51,7 +55,7 @@ def check_number(name: str, value: Any, low: float, high: float = math.inf, *, a
     return number
 
 
-def check_device(device: Any) -> "torch.device":
+def check_device(device: "torch.device | str") -> "torch.device":
     """Return a device, or refuse one that this machine, or this build of PyTorch, does not have."""
     import torch  # late: the command line checks its words without it
 

@@ -1,11 +1,11 @@
-"""Files and folders that are on disk, not only in the cache, before anything relies on them."""
+"""Durable writes: files and folders that are on disk, not only in the cache, before anything relies on them."""
 
 import os
 from pathlib import Path
 
 
 def write_synced(path: Path, content: bytes | memoryview) -> None:
-    """Write a file; once this returns, it outlives a machine that is switched off."""
+    """Write a file; once this returns, it survives a power failure."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -13,13 +13,13 @@ def write_synced(path: Path, content: bytes | memoryview) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Have a file that was written by others on disk."""
+    """Flush a file that others wrote to disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Have a folder's entries on disk: the names of its files, and which of them were moved."""
+    """Flush a folder's entries to disk: the names of its files, and renames."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""One exception tree: each message says what was expected, what came and what to do."""
+"""One exception tree: each message says what is wrong, what was given, what was expected and what to do."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ class WorkerError(RecollectError, RuntimeError):
 
 
 class EnvError(RecollectError, RuntimeError):
-    """An environment failed, and building it anew did not help."""
+    """An environment failed, and rebuilding it did not help."""
 
 
 class NotFiniteError(RecollectError, ArithmeticError):

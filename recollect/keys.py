@@ -69,7 +69,7 @@ IS_SUCCESS: Final = "is_success"
 RESET_MASK: Final = "reset_mask"
 AUTORESET_MODE: Final = "autoreset_mode"
 
-# How an env that was built anew says so: failures in this call, the last of them, whether an episode was lost.
+# How a rebuilt env says so: failures in this call, the last of them, whether an episode was lost.
 NUM_FAILURES: Final = "recollect/num_failures"
 LAST_FAILURE: Final = "recollect/last_failure"
 EPISODE_LOST: Final = "recollect/episode_lost"

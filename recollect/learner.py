@@ -1,9 +1,9 @@
-"""`Learner`: drives a scheme, keeps the score, and saves it."""
+"""`Learner`: runs the training loop of a scheme, with evaluations, metrics and checkpoints."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from recollect import keys, metrics
 from recollect.checks import check_count
 from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
+from recollect.roles import ComponentFactory
 from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
@@ -38,22 +39,22 @@ class Learner:
     scheme : Scheme
         The workers.
     target_steps : int
-        Env steps to train for, over all environments together, those of earlier trainings included. It may
-        become up to an update stage more, because stages are not cut short.
+        Env steps to train for, over all environments together, those of earlier trainings included. Update
+        stages are not cut short, so it may become up to one stage more.
     log_dir : path-like, optional
         Folder of the run. Without one nothing is written.
     config : mapping, optional
         The resolved config, to be kept with the run.
     command : str, optional
-        What was typed to start the run, to be kept with it.
+        The command line that started the run, to be kept with it.
     log_every, checkpoint_every : int, optional
         Env steps between rows of metrics, and between checkpoints; by default 200 and 10 a run.
     save_storage : bool
         Save the replay with checkpoints.
     writers : sequence of MetricWriter
-        Who gets the metrics beside the run's CSV file and TensorBoard.
+        Where metrics go besides the run's CSV file and TensorBoard.
     resume : bool
-        Go on with the run in `log_dir` from its newest checkpoint.
+        Resume the run in `log_dir` from its newest checkpoint.
 
     Examples
     --------
@@ -127,8 +128,8 @@ class Learner:
     def step(self) -> None:
         """Run one update stage; evaluate, log and save where that is due.
 
-        Ctrl-C is held back until the stage is whole, a second one is not. Either way the learner can
-        be saved then, and go on. Before an error ends a run that has a folder, what was learned is saved there.
+        Ctrl-C takes effect once the stage is complete; a second one interrupts it at once. Either way the learner
+        can then be saved, or continue. Before an error ends a run that has a folder, a checkpoint is saved there.
         """
         with self._saved_first():
             self._run_stage()
@@ -136,17 +137,19 @@ class Learner:
             self.evaluate()
             self._next_test = self._following_test()
         if self._recorder is not None:
-            self._recorder.follow(self)
+            # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
+            with held_back():
+                self._recorder.follow(self)
 
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
-        """Test the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
+        """Evaluate the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
         num_episodes = self.scheme.algo.num_test_episodes if num_episodes is None else num_episodes
         with self._saved_first():
             self.last_evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
         return self.last_evaluation
 
     def get_metrics(self) -> dict[str, float]:
-        """Return what is known of the training, by the names in `recollect.metrics`."""
+        """Return the present metrics of the training, by the names in `recollect.metrics`."""
         steps_per_s, updates_per_s = self._rates.per_second()
         status = self.scheme.status()
         episodes = status.episodes
@@ -172,7 +175,7 @@ class Learner:
         return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
 
     def print_info(self) -> None:
-        """Log one line on how the training goes."""
+        """Log one line of progress."""
         found = self.get_metrics()
         train_return = found.get(metrics.TRAIN_RETURN, math.nan)
         _LOG.info(
@@ -184,16 +187,16 @@ class Learner:
             found[metrics.STEPS_PER_S],
         )
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm, on all workers."""
         self.scheme.update_algorithm_parameter(parameter_name, new_parameter_value)
         self._next_test = self._following_test()
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the storage, on all workers."""
         self.scheme.update_storage_parameter(parameter_name, new_parameter_value)
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Callable[..., Any]) -> None:
+    def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         """Replace `"actor"`, `"algo"`, `"storage"`, `"envs_train"` or `"envs_test"`, on all workers."""
         self.scheme.replace_agent_component(component_name, new_component_factory)
         self._next_test = self._following_test()
@@ -209,7 +212,7 @@ class Learner:
         return recorder.save(self)
 
     def close(self) -> None:
-        """Close the run's files; the scheme can go on with another learner."""
+        """Close the run's files; another learner can continue with the scheme."""
         if self._recorder is not None:
             self._recorder.close()
 
@@ -239,31 +242,31 @@ class Learner:
 
     @contextmanager
     def _saved_first(self) -> Iterator[None]:
-        """Save what there is before an error ends the run, and let the error say where it is."""
+        """Save a checkpoint before an error ends the run, and add its location to the message."""
         try:
             yield
         except RecollectError as error:
             if self._recorder is not None:
                 message = str(error).rstrip(".")
-                # What workers say is several lines long; all else stays one line.
+                # Errors of workers have several lines; all others stay on one line.
                 between = "\n" if "\n" in message else ". "
                 error.args = (between.join([message, *self._rescue(error, self._recorder)]),)
             raise
 
     def _rescue(self, error: RecollectError, recorder: Recorder) -> list[str]:
-        """Save what can be gone on from, and what can be looked at; returns where they are."""
+        """Save a checkpoint to resume from and the offending batch, if any; returns where they are."""
         before = recorder.run.checkpoints.paths()
         batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
         told = [] if batch is None else [_keep_batch(recorder, batch)]
         try:
-            # A gradient that is not finite is not applied: the weights are those of before it.
-            return [*told, f"What was learned so far is in {self._save_what_can_be(recorder)}"]
+            # A gradient that is not finite is never applied: the weights are still good.
+            return [*told, f"The training so far is saved in {self._save_what_can_be(recorder)}"]
         except (RecollectError, OSError) as reason:
             last = f"the last good checkpoint is {before[-1]}" if before else "there was no checkpoint yet"
-            return [*told, f"What was learned since could not be saved ({reason}); {last}"]
+            return [*told, f"The training since then could not be saved ({reason}); {last}"]
 
     def _save_what_can_be(self, recorder: Recorder) -> Path:
-        """Write a checkpoint, without the replay if that cannot be written or those who have it are gone."""
+        """Write a checkpoint, without the replay if it cannot be written or the workers that hold it are gone."""
         try:
             return recorder.save(self)
         except (StorageError, WorkerError):
@@ -271,7 +274,7 @@ class Learner:
 
 
 def _keep_batch(recorder: Recorder, batch: Mapping[str, Any]) -> str:
-    """Save a batch, and say where it is, or why it is nowhere."""
+    """Save a batch, and say where it is or why it could not be saved."""
     try:
         return f"The batch is in {recorder.save_batch(batch)}"
     except (RecollectError, OSError) as reason:
@@ -295,7 +298,7 @@ def _of_evaluation(evaluation: Evaluation | None) -> dict[str, float | None]:
 
 
 def _of_gradients(report: GradientReport) -> dict[str, float | None]:
-    """Numbers on gradient workers elsewhere; none if there are none."""
+    """Metrics of remote gradient workers; empty without any."""
     if not report.num_workers:
         return {}
     return {

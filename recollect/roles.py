@@ -7,6 +7,7 @@ a hidden state.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 from typing import Any, ClassVar, Protocol, TypedDict
 
 import gymnasium as gym
@@ -106,6 +107,8 @@ class Actor(Protocol):
     def random_actions(self, num: int) -> Tensor: ...
     def to_env(self, action: Tensor) -> Tensor: ...
     def state_dict(self) -> Weights: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    def load(self, path: str | PathLike[str]) -> None: ...
 
 
 class Algorithm(Protocol):
@@ -193,3 +196,7 @@ class StorageFactory(Protocol):
     """Makes a storage for an actor, an algorithm and environments."""
 
     def __call__(self, device: Device, actor: Actor, algorithm: Algorithm, envs: VectorEnvs) -> Storage: ...
+
+
+ComponentFactory = EnvsFactory | ActorFactory | AlgorithmFactory | StorageFactory
+"""Makes a component of a worker, see `CWorker.replace_agent_component`."""

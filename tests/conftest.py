@@ -7,9 +7,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
-# The same examples in every run, and no limit to the time that one takes.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.load_profile("repeatable")
+
+# The same examples everywhere, and no verdict that depends on how fast the machine is.
+settings.register_profile(
+    "recollect", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("recollect")

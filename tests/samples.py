@@ -47,7 +47,7 @@ def make_slice(
 
 
 def with_done(steps: Sample) -> Sample:
-    """Add `Done`, as recurrent actors need it: the first step, and each one after an end, begin anew."""
+    """Add `Done`, as recurrent actors need it: the first step, and each one after an end, begin an episode."""
     done = np.ones_like(steps[keys.NEXT_DONE])
     done[1:] = steps[keys.NEXT_DONE][:-1]
     return steps | {keys.DONE: done}

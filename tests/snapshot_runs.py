@@ -100,9 +100,9 @@ def assert_alike(left: PERBuffer, right: PERBuffer) -> None:
     """Same contents, same cursors and counts, same batches."""
     for name in ("size", "step", "num_cuts", "max_size"):
         assert getattr(left, name) == getattr(right, name), name
-    assert (len(left), left._store.sources) == (len(right), right._store.sources)
-    assert left._store.ring.num_ends == right._store.ring.num_ends
-    for source in left._store.sources:
+    assert (len(left), left.store.sources) == (len(right), right.store.sources)
+    assert left.store.ring.num_ends == right.store.ring.num_ends
+    for source in left.store.sources:
         assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (left, right)))
     for _ in range(3):
         batches = [each.sample(30) for each in (left, right)]

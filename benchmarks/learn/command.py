@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = [Run(cell, seed) for cell in options.cells for seed in cell.seeds if seed in (options.seeds or cell.seeds)]
     if options.list:
         return _list(runs, options.out)
-    failed = [] if options.report else _run(runs, options)
+    failed = [] if options.report else run_missing(runs, options)
     rows = [_row(cell, options.out) for cell in options.suite]
     if options.ablation:
         _publish_ablation(rows, options.out)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _run(runs: list[Run], options: argparse.Namespace) -> list[Run]:
+def run_missing(runs: list[Run], options: argparse.Namespace) -> list[Run]:
     """Do the runs that an interpreter is there for."""
     pythons = {name: python for name, python in find_pythons(options.peer_python).items() if python is not None}
     able = [run for run in runs if run.cell.library in pythons]

@@ -15,11 +15,11 @@ _SUITES: Final = {
     "learn": "benchmarks.learn.command",
     "scaling": "benchmarks.scaling",
 }
-_ABOUT: Final = "replay: how fast storages are; learn: what agents reach; scaling: what workers bring"
+_ABOUT: Final = "replay: speed of storages; learn: returns that agents reach; scaling: speed with many workers"
 _EXAMPLES: Final = """\
   recollect bench replay --quick     storages against those of other libraries
-  recollect bench learn --jobs 2     every tuned preset with three to five seeds; what was run already is not run again
-  recollect bench scaling --quick    steps per second of 1, 2 and 4 workers that collect
+  recollect bench learn --jobs 2     every tuned preset with three to five seeds; completed runs are not repeated
+  recollect bench scaling --quick    steps per second with 1, 2 and 4 collection workers
   recollect bench learn --help       the options of a benchmark"""
 
 
@@ -27,12 +27,12 @@ def make_parser() -> CommandParser:
     """Make the parser of `recollect bench`."""
     parser = CommandParser("bench", "Run the benchmarks of a checkout.", _EXAMPLES)
     parser.add_argument("suite", choices=_SUITES, help=_ABOUT)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="handed on to the benchmark")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="options of the benchmark")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Hand the command line on to a benchmark."""
+    """Run a benchmark with the rest of the command line."""
     root = Path(recollect.__file__).parents[1]
     if not (root / "benchmarks" / "__init__.py").is_file():
         raise ConfigError(

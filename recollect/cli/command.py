@@ -1,4 +1,4 @@
-"""Finds the command that is meant, runs it and reports errors."""
+"""Runs the command of a command line and reports errors."""
 
 import errno
 import logging
@@ -20,13 +20,13 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 COMMANDS: Final = {
     "train": "train an agent",
     "eval": "evaluate a trained agent, and record videos of it",
-    "resume": "go on with a run from its newest checkpoint",
+    "resume": "resume a run from its newest checkpoint",
     "plot": "draw learning curves of one or many runs",
     "list": "show algorithms, storages, presets and all their options",
     "bench": "run the benchmarks of a checkout",
 }
 
-# How errors tell callers from Python what to change, and what is typed for it.
+# How errors tell callers from Python what to change, and the same as typed on a command line.
 _AS_TYPED: Final = {"Use the algorithm ": "Use --algo "}
 
 _HELP: Final = """\
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     logging.getLogger(keys.KERNEL_LOGGER).setLevel(logging.INFO)
     if "" not in sys.path:
-        # An installed script looks beside itself only; `module:Id` is to find a module in the current folder too.
+        # An installed script searches its own folder only; `module:Id` should find modules of the current one too.
         sys.path.append("")
     try:
         return _run(arguments)
@@ -105,7 +105,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Say a warning of ours in one line; others keep their form."""
+    """Print our own warnings on one line; others keep their form."""
     if issubclass(category, RecollectWarning):
         print(f"warning: {message}", file=sys.stderr)
     else:

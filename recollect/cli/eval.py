@@ -1,4 +1,4 @@
-"""`recollect eval`: how good an agent is, and what it looks like."""
+"""`recollect eval`: evaluate a trained agent, and record videos of it."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ _EXAMPLES: Final = """\
   recollect eval runs/pendulum-sac-1 --episodes 20 --seed 7
   recollect eval runs/pendulum-sac-1 --record 3       three episodes as videos in runs/pendulum-sac-1/videos"""
 _VIDEOS: Final = "videos"
-_PICTURES: Final = "rgb_array"
+_FRAMES: Final = "rgb_array"
 _EXTRA: Final = "need the extra 'video': pip install \"recollect[video]\""
 
 
@@ -39,7 +39,6 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the newest checkpoint of a run."""
-    from recollect.cli.session import describe
     from recollect.runs.checkpoints import read_checkpoint
     from recollect.runs.directory import RunDirectory
 
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     scheme = build(replace(config, scheme_options={}))
     try:
         read_checkpoint(checkpoint, scheme.actor)
-        print(describe(scheme.col_worker.evaluate_episodes(options.episodes)))
+        print(f"evaluation: {scheme.col_worker.evaluate_episodes(options.episodes)}")
         if options.record:
             print(f"videos: {_record(scheme, config, directory.path, options.record)}")
     finally:
@@ -59,17 +58,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int) -> Path:
-    """Run episodes in an environment that films them, and return the folder of the films."""
+    """Run episodes in an environment that records them, and return the folder of the videos."""
     from recollect.agent.envs import VecEnv
     from recollect.agent.envs.factory import VecEnvFactory
     from recollect.scheme.collection.worker.evaluation import evaluate
 
-    # Pictures are drawn into memory; where there is no screen, SDL would complain that it finds none.
+    # Frames are rendered into memory; without a screen, SDL would fail to open one.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    _check_draws(config)
+    _check_renders(config)
     folder = free_folder(folder, _VIDEOS)
     kwargs = {"config": config, "folder": str(folder), "num_episodes": num_episodes}
-    factory = VecEnvFactory(vec_env_class=VecEnv, env_fn=_filmed, env_kwargs=kwargs, seed=config.seed)
+    factory = VecEnvFactory(vec_env_class=VecEnv, env_fn=_recorded, env_kwargs=kwargs, seed=config.seed)
     envs = factory(scheme.col_worker.device, mode=keys.TEST)
     try:
         evaluate(scheme.algo, scheme.actor, envs, num_episodes)
@@ -78,8 +77,8 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
     return folder
 
 
-def _check_draws(config: RunConfig) -> None:
-    """Draw one picture; what is missing for it would only be found out in the middle of an episode."""
+def _check_renders(config: RunConfig) -> None:
+    """Render one frame, so that a missing dependency shows now and not in the middle of an episode."""
     from gymnasium.error import DependencyNotInstalled
 
     from recollect.agent.envs.catalog import make_env
@@ -87,33 +86,33 @@ def _check_draws(config: RunConfig) -> None:
     env = make_env(config.env, **config.options(ENV))
     modes = env.metadata.get("render_modes", [])
     env.close()
-    if _PICTURES not in modes:
-        raise ConfigError(f"{config.env} cannot be recorded: it draws no pictures (render modes: {modes})")
-    env = make_env(config.env, **_drawing(config))
+    if _FRAMES not in modes:
+        raise ConfigError(f"{config.env} cannot be recorded: it has no render mode {_FRAMES!r}, only {modes}")
+    env = make_env(config.env, **_rendering(config))
     try:
         env.reset()
         env.render()
     except DependencyNotInstalled as error:
-        # Gymnasium names an extra of its own; what draws most of its environments is part of ours for videos.
-        reason = f"pictures {_EXTRA}" if "pygame" in str(error) else str(error)
+        # Gymnasium names an extra of its own; our extra for videos has what renders most of its environments.
+        reason = f"frames {_EXTRA}" if "pygame" in str(error) else str(error)
         raise ConfigError(f"{config.env} cannot be recorded: {reason}") from error
     finally:
         env.close()
 
 
-def _drawing(config: RunConfig) -> dict[str, Any]:
-    """Options of an environment that draws, whatever it was trained with."""
-    return config.options(ENV) | {"render_mode": _PICTURES}
+def _rendering(config: RunConfig) -> dict[str, Any]:
+    """Options of an environment that renders frames, whatever it was trained with."""
+    return config.options(ENV) | {"render_mode": _FRAMES}
 
 
-def _filmed(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, Any]":
-    """Make an environment that films its first episodes."""
+def _recorded(config: RunConfig, folder: str, num_episodes: int) -> "gym.Env[Any, Any]":
+    """Make an environment that records its first episodes."""
     from gymnasium.error import DependencyNotInstalled
     from gymnasium.wrappers import RecordVideo
 
     from recollect.agent.envs.catalog import make_env
 
-    env = make_env(config.env, **_drawing(config))
+    env = make_env(config.env, **_rendering(config))
     try:
         return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
     except DependencyNotInstalled as error:

@@ -1,11 +1,11 @@
-"""`recollect list`: what there is, and which options it has."""
+"""`recollect list`: algorithms, storages, presets and their options."""
 
 import argparse
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
 from shutil import get_terminal_size
-from typing import Any, Final
+from typing import Final
 
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import RunConfig, presets, settings
@@ -23,9 +23,9 @@ _RUN: Final = "run"
 
 def make_parser() -> CommandParser:
     """Make the parser of `recollect list`."""
-    parser = CommandParser("list", "Show what there is: algorithms, storages, presets and their options.", _EXAMPLES)
+    parser = CommandParser("list", "List algorithms, storages, presets and their options.", _EXAMPLES)
     parser.add_argument(
-        "what", nargs="?", choices=(*_LISTS, "options"), help="what to show; without it, all but the options"
+        "what", nargs="?", choices=(*_LISTS, "options"), help="what to list; by default all but the options"
     )
     parser.add_argument(
         "names", nargs="*", help="whose options: names of algorithms and storages, 'actor', 'scheme' or 'run'"
@@ -63,7 +63,7 @@ def _presets() -> Iterable[tuple[str, str]]:
 _LISTS: Final = {"algorithms": _algorithms, "storages": _storages, "presets": _presets}
 
 
-def _first_line(documented: Any) -> str:
+def _first_line(documented: object) -> str:
     return (inspect.getdoc(documented) or "").partition("\n")[0]
 
 
@@ -75,7 +75,7 @@ def _print_options(name: str) -> None:
 
 
 def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
-    """Options of what goes by a name, and what stands before them in `--set`."""
+    """Options of the part with this name, and their prefix in `--set`."""
     if name == _RUN:
         docs = RunConfig.docs()
         return "", {name: Option(name, entry.default, docs[name]) for name, entry in settings().items()}
@@ -86,7 +86,7 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
     if (storage := plain_name(STORAGE, name)) in registry(STORAGE):
         return f"{STORAGE}.", listed_options(storage)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
-    raise ConfigError(f"nothing that has options is called {name!r}; {closest(name, known)}")
+    raise ConfigError(f"there is no {name!r} with options; {closest(name, known)}")
 
 
 def _print_rows(rows: Iterable[tuple[str, str]]) -> None:

@@ -3,13 +3,13 @@
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from recollect.errors import ConfigError, closest
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser of one command; what is wrong with a command line is a `ConfigError`.
+    """Parser of one command; a wrong command line raises `ConfigError`.
 
     Parameters
     ----------
@@ -34,15 +34,17 @@ class CommandParser(argparse.ArgumentParser):
         """Refuse a command line."""
         raise ConfigError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: str) -> None:
         """Refuse a word that is not among those to choose from, with the closest of them."""
         if action.choices is not None and value not in action.choices:
             raise ConfigError(f"{self.prog} does not know {value!r}; {closest(value, action.choices)}")
 
-    def parse_args(self, args: Any, namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
         """Parse a command line; an unknown option is refused with the closest known one.
 
-        `words` of the result are the words as they came, `command` is all that was typed.
+        `words` of the result are the arguments as given, `command` is the whole command line.
         """
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
@@ -74,7 +76,7 @@ def count(text: str) -> int:
     return int(text)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as one types it behind `--set`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()

@@ -1,4 +1,4 @@
-"""`recollect resume`: a run goes on from its newest checkpoint."""
+"""`recollect resume`: resume a run from its newest checkpoint."""
 
 import argparse
 from dataclasses import replace
@@ -11,24 +11,24 @@ from recollect.errors import ConfigError
 
 _EXAMPLES: Final = """\
   recollect resume runs/pendulum-sac-1                   after Ctrl-C or a crash
-  recollect resume runs/pendulum-sac-1 --steps 40_000    train longer than was planned
+  recollect resume runs/pendulum-sac-1 --steps 40_000    train longer than configured
 
-Weights, optimisers, generators, replay and parameters that were changed on the way are as they were; the
-environments begin new episodes."""
+Weights, optimisers, random generators, replay and changed parameters are restored; the environments begin new
+episodes."""
 
 
 def make_parser() -> CommandParser:
     """Make the parser of `recollect resume`."""
-    parser = CommandParser("resume", "Go on with a run from its newest checkpoint.", _EXAMPLES)
+    parser = CommandParser("resume", "Resume a run from its newest checkpoint.", _EXAMPLES)
     parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--steps", type=count, metavar="N", help="train until so many steps in all (as planned)")
-    parser.add_argument("--threads", type=count, metavar="N", help="threads of PyTorch (as before)")
+    parser.add_argument("--steps", type=count, metavar="N", help="train up to N steps in all (as configured)")
+    parser.add_argument("--threads", type=count, metavar="N", help="PyTorch threads (as before)")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Go on with a run."""
-    from recollect.cli.session import EVALUATION_FILE, go_on
+    """Resume a run."""
+    from recollect.cli.session import EVALUATION_FILE, resume
     from recollect.runs.directory import RunDirectory
 
     run = RunDirectory.open(options.run)
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     is_over = (run.path / EVALUATION_FILE).exists() and steps <= num_done
     if is_over or (options.steps is not None and steps < num_done):
         raise ConfigError(
-            f"{options.run} has done {num_done:,} steps already, and {steps:,} are asked for; give more with --steps"
+            f"{options.run} already has {num_done:,} steps, and {steps:,} were asked for; ask for more with --steps"
         )
     threads = config.threads if options.threads is None else options.threads
-    return go_on(replace(config, steps=steps, threads=threads), run)
+    return resume(replace(config, steps=steps, threads=threads), run)

@@ -47,7 +47,7 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
 
 
 def _wait(pool: ThreadPoolExecutor, trainings: "_Trainings") -> None:
-    """Wait until all trainings have saved what they have; a second Ctrl-C reaches them as well."""
+    """Wait until all trainings have saved a checkpoint; a second Ctrl-C is forwarded too."""
     while True:
         try:
             pool.shutdown()
@@ -58,13 +58,13 @@ def _wait(pool: ThreadPoolExecutor, trainings: "_Trainings") -> None:
 
 
 def _changes(config: RunConfig, seed: int, folder: Path) -> list[str]:
-    """What stands behind the user's own words on the command line of one seed, and so counts."""
+    """Arguments of one seed, appended to the user's own so that they take precedence."""
     threads = str(config.threads or 1)
     return ["--seeds", "1", "--seed", str(seed), "--threads", threads, "--name", folder.name]
 
 
 class _Trainings:
-    """Trainings in processes of their own, which hear of Ctrl-C from here alone, and so once each time."""
+    """Trainings in processes of their own, which receive Ctrl-C from here only, and so once each time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class _Trainings:
         self._is_over = False
 
     def run(self, arguments: Sequence[str], name: str) -> int:
-        """Train in a process, and repeat what it says, line by line under the run's name."""
+        """Train in a process and print its output, each line with the run's name in front."""
         process = self._start(arguments)
         if process is None:
             return INTERRUPTED
@@ -84,7 +84,7 @@ class _Trainings:
         return code if code >= 0 else _BY_SIGNAL - code
 
     def interrupt(self) -> None:
-        """Hand Ctrl-C on to those at work, which then save what they have; no other one is begun."""
+        """Forward Ctrl-C to the running trainings, which then save a checkpoint; no other one is started."""
         with self._lock:
             self._is_over = True
             for process in self._processes:
@@ -108,7 +108,7 @@ class _Trainings:
 
 
 def _report(folders: Sequence[Path], out: Path) -> None:
-    """Say what the seeds reached, and draw their curve."""
+    """Print the mean over seeds, and plot their curve."""
     done = [folder for folder in folders if (folder / EVALUATION_FILE).is_file()]
     if not done:
         return

@@ -1,4 +1,4 @@
-"""A training as one sees it: a line on what is trained, progress, and how good it has become."""
+"""A training on the command line: a summary, progress and the final evaluation."""
 
 import argparse
 import json
@@ -43,8 +43,8 @@ def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
     return _train(learner, config, folder)
 
 
-def go_on(config: RunConfig, run: RunDirectory) -> int:
-    """Go on with a run from its newest checkpoint, kept as it was begun; returns an exit code."""
+def resume(config: RunConfig, run: RunDirectory) -> int:
+    """Resume a run from its newest checkpoint, with the session options it was begun with; returns an exit code."""
     kept = SessionOptions.read(run.path)
     scheme = _prepare(config)
     writers: list[MetricWriter] = []
@@ -52,7 +52,7 @@ def go_on(config: RunConfig, run: RunDirectory) -> int:
         writers = [WandbWriter(kept.wandb_project, run.path.name, config.to_document(), kept.wandb_id)]
     learner = Learner(scheme, config.steps, run.path, save_storage=kept.saves_replay, writers=writers, resume=True)
     config.save(run.config_file)
-    # It is that of fewer steps; until there is a new one, the run is not over.
+    # It belongs to fewer steps; until there is a new one, the run is not complete.
     (run.path / EVALUATION_FILE).unlink(missing_ok=True)
     return _train(learner, config, run.path)
 
@@ -64,7 +64,7 @@ def _prepare(config: RunConfig) -> Scheme:
 
 
 def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
-    """Train to the end, evaluate, save and draw; Ctrl-C leaves a checkpoint to go on from."""
+    """Train to the end, evaluate, save and plot; Ctrl-C leaves a checkpoint to resume from."""
     print(summarise(config, torch.get_num_threads(), folder), flush=True)
     try:
         with make_progress(learner.target_steps) as progress:
@@ -75,7 +75,7 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
         learner.save_checkpoint()
     except KeyboardInterrupt:
         learner.save_checkpoint()
-        print(f"stopped at {learner.num_steps:,} steps; go on with: recollect resume {folder}")
+        print(f"stopped at {learner.num_steps:,} steps; resume with: recollect resume {folder}")
         return INTERRUPTED
     finally:
         learner.stop()
@@ -85,17 +85,7 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
 
 def _report(evaluation: Evaluation, run: RunDirectory) -> None:
     write_evaluation(evaluation, run.path / EVALUATION_FILE)
-    print(f"{describe(evaluation)}   curve: {plot_run(run.path)}")
-
-
-def describe(evaluation: Evaluation) -> str:
-    """Say what an evaluation brought: mean return ± its standard error, and successes if there are any."""
-    num_episodes = len(evaluation.returns)
-    episodes = f"{num_episodes} episode{'s' if num_episodes > 1 else ''}"
-    spread = f" ± {evaluation.standard_error:,.1f}" if num_episodes > 1 else ""
-    success = "" if evaluation.success_rate is None else f", success {evaluation.success_rate:.0%}"
-    text = f"evaluation over {episodes}: {evaluation.mean:,.1f}{spread}{success}"
-    return text.replace(" -", " \u2212")
+    print(f"evaluation: {evaluation}   curve: {plot_run(run.path)}")
 
 
 def write_evaluation(evaluation: Evaluation, path: Path) -> None:

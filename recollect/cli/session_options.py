@@ -1,4 +1,4 @@
-"""What a run was told beside its config, kept in its folder so that `resume` does the same."""
+"""Options of a run besides its config, kept in its folder so that `resume` does the same."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ _FILE: Final = "session.json"
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """How a run is kept, which does not change what it learns.
+    """How a run is recorded, which does not change what it learns.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class SessionOptions:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the options of a run; one that was not begun by a command has the defaults."""
+        """Read the options of a run; runs that were not started by a command have the defaults."""
         path = folder / _FILE
         if not path.is_file():
             return cls()

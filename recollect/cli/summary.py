@@ -1,4 +1,4 @@
-"""How a run is called: the line above its progress, and its folder."""
+"""The summary of a run above its progress, and the name of its folder."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ _TITLES: Final = {"replay": "uniform replay", "nstep": "n-step replay", "vtrace"
 
 def summarise(config: RunConfig, num_threads: int, folder: Path) -> str:
     """Say in one line what is trained: `SAC · PER(alpha 0.6) · 3-step · Pendulum-v1 · seed 1 · ...`."""
-    return " · ".join(_pieces(config, num_threads, folder))
+    return " · ".join(_parts(config, num_threads, folder))
 
 
-def _pieces(config: RunConfig, num_threads: int, folder: Path) -> Iterator[str]:
+def _parts(config: RunConfig, num_threads: int, folder: Path) -> Iterator[str]:
     yield class_of(ALGO, config.algo).__name__
     yield _storage(config)
     if (n_step := config.storage_options.get("n_step", 1)) != 1:

@@ -1,8 +1,8 @@
-"""`recollect train`: an agent from nothing."""
+"""`recollect train`: train an agent."""
 
 import argparse
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from recollect.cli.parsing import CommandParser, count, shown
 from recollect.cli.summary import free_folder, stem_of
@@ -12,10 +12,10 @@ from recollect.config.parts import SCHEME, options_of
 from recollect.config.run_config import AUTO
 
 _ABOUT: Final = """\
-Train an agent. Without a word: SAC with prioritised replay and 3-step returns on Pendulum-v1.
+Train an agent; by default SAC with prioritised replay and 3-step returns on Pendulum-v1.
 
-Where there is a preset for an algorithm in an environment, its tuned hyperparameters are taken.
-Any option of any part can be set with --set; `recollect list options sac per` explains them."""
+If there is a preset for the algorithm and the environment, its tuned hyperparameters are used.
+Set any option of any part with --set; `recollect list options sac per` explains them."""
 _EXAMPLES: Final = """\
   recollect train sac Pendulum-v1 --set storage=per --set storage.alpha=0.6 --set storage.n_step=3
   recollect train ddqn CartPole-v1 --seed 7 --steps 50_000
@@ -27,9 +27,9 @@ _EXAMPLES: Final = """\
   recollect train ppo my_tasks:Elevator-v0             an environment that my_tasks.py registers with Gymnasium
   recollect train sac HalfCheetah-v5 --col-workers 16 --col-mode async --grad-workers 2 --ray-address auto
 
-what a run leaves in its folder:
+files in the folder of a run:
   config.yaml, command.txt, session.json, versions.json, metrics.csv, tensorboard/, checkpoints/,
-  storage/ (the replay, without --no-replay), evaluation.json (episodes at the end), curve.png"""
+  storage/ (the replay, unless --no-replay), evaluation.json (the final evaluation), curve.png"""
 # Words that are written with a capital wherever they stand.
 _NAMES: Final = ("Ray ",)
 
@@ -45,28 +45,35 @@ def make_parser() -> CommandParser:
         help="id of an environment: Gymnasium's, MuJoCo, ALE/..., Fetch..., recollect/..., "
         "or module:Id for one that your own module registers",
     )
-    parser.add_argument("--algo", dest="algo_option", metavar="NAME", help="the same as the first word")
-    parser.add_argument("--env", dest="env_option", metavar="ID", help="the same as the second word")
+    parser.add_argument("--algo", dest="algo_option", metavar="NAME", help="the same as ALGO")
+    parser.add_argument("--env", dest="env_option", metavar="ID", help="the same as ENV")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a part (storage=per) or an option of one"
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a part (storage=per) or one of its options (storage.alpha=0.6)",
     )
     parser.add_argument(
-        "--preset", default=AUTO, metavar="NAME", help="a preset by its name, or none (default: the fitting one)"
+        "--preset",
+        default=AUTO,
+        metavar="NAME",
+        help="name of a preset, or none (default: that of ALGO and ENV, if any)",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML or TOML file, e.g. a run's config.yaml")
     _add_settings(parser)
     _add_workers(parser)
-    parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, from --seed on")
-    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="so many of them at a time, one thread each")
-    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs go (runs)")
+    parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, starting at --seed")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="run N of them at a time, one thread each")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="parent folder of runs (runs)")
     parser.add_argument("--name", help="name of the run's folder (<env>-<algo>-<seed>)")
     parser.add_argument("--no-replay", action="store_true", help="leave the replay out of checkpoints")
-    parser.add_argument("--wandb", metavar="PROJECT", help="send metrics to Weights & Biases as well")
+    parser.add_argument("--wandb", metavar="PROJECT", help="also send metrics to Weights & Biases")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train with one seed here, or with several in processes of their own."""
+    """Train with one seed in this process, or with several in processes of their own."""
     config = resolve_options(options)
     if options.seeds > 1:
         from recollect.cli.seeds import train_seeds
@@ -79,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add_settings(parser: CommandParser) -> None:
-    """Give the parser an option for each setting of a run."""
+    """Add an option for each setting of a run."""
     group = parser.add_argument_group("settings of the run")
     docs = RunConfig.docs()
     for name, setting in settings().items():
@@ -92,7 +99,7 @@ def _add_settings(parser: CommandParser) -> None:
 
 
 def _add_workers(parser: CommandParser) -> None:
-    """Give the parser an option for each one of a scheme: which workers there are, and where."""
+    """Add an option for each one of the scheme: which workers there are, and where."""
     group = parser.add_argument_group("workers in other processes, on Ray")
     for name, option in options_of(SCHEME).items():
         group.add_argument(
@@ -103,14 +110,14 @@ def _add_workers(parser: CommandParser) -> None:
         )
 
 
-def _help(about: str, default: Any) -> str:
-    """What an option is for as the parser shows it, with its default as one would type it."""
+def _help(about: str, default: object) -> str:
+    """Help text of an option, with its default as one would type it."""
     lead = about if about.startswith(_NAMES) else about[0].lower() + about[1:]
     return f"{lead.removesuffix('.')} ({shown(default)})".replace("%", "%%")
 
 
 def resolve_options(options: argparse.Namespace) -> RunConfig:
-    """Find the config that a command line means."""
+    """Resolve a command line to its config."""
     names = (*settings(), *(f"{SCHEME}.{name}" for name in options_of(SCHEME)))
     given = {name: parse_value(getattr(options, name)) for name in names if getattr(options, name) is not None}
     return resolve(

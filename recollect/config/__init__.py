@@ -1,4 +1,7 @@
-"""What a run is made of: the parts of an agent and their options, from presets, files and overrides."""
+"""Configs of runs: the parts of an agent and their options, from presets, files and overrides.
+
+Used by runs, the learner, `Agent` and the command line; agents and schemes do not import it.
+"""
 
 from recollect.config.build import build
 from recollect.config.files import parse_overrides

@@ -1,6 +1,5 @@
-"""From a config to the parts of an agent: the one place where they are put together."""
+"""Builds the parts of an agent from a config: the one place where they are put together."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect.checks import check_device
@@ -10,6 +9,7 @@ from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
     from recollect.agent.envs import VecEnvFactory
+    from recollect.roles import EnvFunction
     from recollect.scheme.scheme import Scheme
 
 # Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
@@ -20,14 +20,14 @@ _MOST_TRANSITIONS: Final = 1_000_000
 _CALL: Final = "()"
 
 
-def name_of(env_fn: Callable[..., Any]) -> str:
-    """What stands in a config for a function that makes environments: its name, as it cannot be written to a file."""
+def name_of(env_fn: "EnvFunction") -> str:
+    """Name under which a config keeps a function that makes environments, which a file cannot hold."""
     named: Any = getattr(env_fn, "func", env_fn)  # what a partial is of
     named = named if hasattr(named, "__qualname__") else type(named)
     return f"{named.__module__}.{named.__qualname__}{_CALL}"
 
 
-def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Scheme":
+def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
     """Put the parts of an agent together as the config says.
 
     Parameters
@@ -68,11 +68,11 @@ def build(config: RunConfig, env_fn: Callable[..., Any] | None = None) -> "Schem
     )
 
 
-def _check_env(env: Any) -> None:
-    """Refuse the name of a function that nobody gave."""
+def _check_env(env: "str | EnvFunction") -> None:
+    """Refuse the name of a function that was not given."""
     if isinstance(env, str) and env.endswith(_CALL):
         raise ConfigError(
-            f"the environment was made by the function {env}, which a file cannot keep; give it from Python, "
+            f"the environment was made by the function {env}, which a file cannot hold; pass it from Python, "
             "as in Agent.load(folder, env=function)"
         )
 

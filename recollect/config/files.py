@@ -48,7 +48,7 @@ def dump_document(document: Document) -> str:
     except yaml.representer.RepresenterError as error:
         raise ConfigError(
             f"no file can hold {_path_to(error.args[-1], document)}={error.args[-1]!r}, only names and numbers; "
-            "go on without a folder, and keep the weights alone: `scheme.actor.save(path)`"
+            "train without a folder, and save only the weights: `scheme.actor.save(path)`"
         ) from error
 
 
@@ -81,7 +81,7 @@ def _check_names(document: Document, source: str) -> None:
     parts = {part: options for part, options in document.items() if isinstance(options, dict)}
     for name in (*document, *(name for options in parts.values() for name in options)):
         if not isinstance(name, str):
-            raise ConfigError(f"{source}: names must be strings, got {name!r}; if it is meant, put it in quotes")
+            raise ConfigError(f"{source}: names must be strings, got {name!r}; put it in quotes")
     for part, options in parts.items():
         if not isinstance(options.get(NAME, ""), str):
             raise ConfigError(f"{source}: the name of {part} must be a string, got {options[NAME]!r}")
@@ -103,7 +103,7 @@ def _read_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def _path_to(sought: Any, value: Any) -> str:
+def _path_to(sought: object, value: object) -> str:
     """Dotted path of a value within nested mappings, empty if it is not there."""
     for name, inner in value.items() if isinstance(value, Mapping) else ():
         if inner is sought or (isinstance(inner, (list, tuple)) and any(each is sought for each in inner)):
@@ -135,7 +135,7 @@ def _loader() -> Any:
 
     class Loader(yaml.SafeLoader):
         # Checked as nodes are composed: later on, what `<<` merges in stands beside what it is overridden with.
-        def compose_mapping_node(self, anchor: Any) -> Any:
+        def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> "yaml.MappingNode":
             node = super().compose_mapping_node(anchor)
             seen: set[str] = set()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):

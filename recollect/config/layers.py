@@ -53,7 +53,7 @@ def default_storage(algo: str) -> str:
     return "gae" if is_on_policy(algo) else "replay"
 
 
-def _as_mapping(part: str, value: Any) -> Document:
+def _as_mapping(part: str, value: object) -> Document:
     if isinstance(value, str) and part in NAMED_PARTS:
         value = {NAME: value}
     if not isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str 
     if len(owners) > 1:
         raise ConfigError(f"{path!r} is an option of {' and '.join(owners)}; say which: {owners[0]}.{path}")
     if not owners and (others := [part for part in (STORAGE, ALGO) if names_with(part, path)]):
-        return others[0], path  # where it is refused, with the names of those that have it
+        return others[0], path  # refused there, with the names of those that have it
     if not owners:
         paths = {f"{part}.{name}" for part, options in known.items() for name in options}
         names = {name for options in known.values() for name in options}

@@ -2,7 +2,7 @@
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from recollect.config.files import NAME, Document, read_document
 from recollect.config.parts import ALGO, ENV
@@ -47,5 +47,5 @@ def _read(name: str) -> Document:
     return read_document(_FOLDER / f"{name}.yaml")
 
 
-def _name_of(part: Any) -> Any:
-    return part[NAME] if isinstance(part, dict) else part
+def _name_of(part: str | Document) -> str:
+    return str(part[NAME]) if isinstance(part, dict) else part

@@ -1,4 +1,4 @@
-"""`RunConfig`: all that defines a run."""
+"""`RunConfig`: everything that defines a run."""
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -28,8 +28,8 @@ AUTO: Final = "auto"
 NO_PRESET: Final = "none"
 
 
-def _name_of_device(name: str, value: Any) -> Any:
-    """PyTorch's object for a device by its name, which files can hold; whether there is such a device shows later."""
+def _name_of_device(name: str, value: object) -> object:
+    """Turn a torch.device into its name, which files can hold; whether the device exists is checked later."""
     if value is None or isinstance(value, str):
         return value
     import torch
@@ -39,10 +39,10 @@ def _name_of_device(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Options):
-    """All that defines a run: the same config gives the same run.
+    """Everything that defines a run: the same config gives the same run.
 
-    Options of the parts are those that `recollect list options sac per` shows. Those that are left out have the
-    defaults of the part's own class; `resolve` is what gives a named storage more than these.
+    `recollect list options sac per` shows the options of the parts. An option that is left out has the default of
+    the part's own class; `resolve` adds what the name of a storage promises.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class RunConfig(Options):
         return dict(getattr(self, f"{part}_options"))
 
     def with_defaults(self) -> Self:
-        """Return the config with every option spelled out that has a default, so that it says all by itself."""
+        """Return the config with every default spelled out, so that it is complete by itself."""
         complete: dict[str, Any] = {
             f"{part}_options": {**_defaults(part, getattr(self, part, None)), **self.options(part)} for part in PARTS
         }
@@ -128,10 +128,10 @@ def resolve(
     file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """Find the config that is meant: a preset, over it a file, over both the overrides.
+    """Resolve a config from layers: a preset, over it a file, over both the overrides.
 
-    Where a part is exchanged for another one, options that the new one does not have are left out. A storage
-    that is named gets what its name says, where nothing else is given: `per` has priorities, `ere` a window.
+    Where a part is exchanged for another one, options that the new one does not have are dropped. A named storage
+    does what its name promises unless options say otherwise: `per` has priorities, `ere` a window.
 
     Parameters
     ----------

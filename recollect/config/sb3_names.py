@@ -1,4 +1,4 @@
-"""What options of Stable-Baselines3 are called here: for hints only, none of the names is taken for ours."""
+"""Our names of Stable-Baselines3's options, for hints in error messages only."""
 
 from collections.abc import Container, Mapping
 from typing import Final

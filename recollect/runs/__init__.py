@@ -1,4 +1,7 @@
-"""Runs: directories, checkpoints, metrics, progress and plots."""
+"""Runs on disk and on screen: folders, checkpoints, metrics, progress and plots.
+
+Used by the learner, `Agent` and the command line; what trains agents does not import it.
+"""
 
 from recollect.runs.directory import RunDirectory
 

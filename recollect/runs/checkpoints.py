@@ -1,4 +1,4 @@
-"""`Checkpoints`: the states of a run in a folder, each whole or not there at all."""
+"""`Checkpoints`: saved states of a run, each of them complete or absent."""
 
 import re
 import shutil
@@ -10,6 +10,7 @@ import torch
 
 from recollect.disk import sync_folder
 from recollect.errors import NotFiniteError, StorageError
+from recollect.roles import Actor
 from recollect.runs.state_files import read_state, write_state
 
 ACTOR_FILE: Final = "actor.safetensors"
@@ -22,15 +23,15 @@ _FORMAT: Final = {"format": "recollect checkpoint", "version": 1}
 class Checkpoints:
     """Checkpoints of one run, the newest few kept.
 
-    A checkpoint is a folder with the actor's weights and the state of all else, written under another
-    name first and renamed when it is complete.
+    A checkpoint is a folder with the actor's weights and the rest of the training's state. It is written under
+    a temporary name and renamed once it is complete.
 
     Parameters
     ----------
     folder : Path
-        Where; made when the first one is written.
+        Where they are; created with the first checkpoint.
     num_kept : int
-        Checkpoints that stay; older ones are removed.
+        How many to keep; older ones are removed.
     """
 
     def __init__(self, folder: Path, num_kept: int = 2) -> None:
@@ -44,19 +45,19 @@ class Checkpoints:
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
     def newest(self) -> Path:
-        """The checkpoint to go on from."""
+        """The checkpoint to resume from."""
         paths = self.paths()
         if not paths:
             raise StorageError(f"there is no checkpoint in {self.folder}; train first, or name another run")
         return paths[-1]
 
     def num_steps(self) -> int:
-        """Env steps that were done at the checkpoint to go on from."""
+        """Env steps at the checkpoint to resume from."""
         found = _NAME.fullmatch(self.newest().name)
         assert found is not None
         return int(found[2])
 
-    def write(self, actor: Any, state: Mapping[str, Any], num_steps: int) -> Path:
+    def write(self, actor: Actor, state: Mapping[str, Any], num_steps: int) -> Path:
         """Write a checkpoint and return its folder.
 
         Parameters
@@ -91,13 +92,13 @@ class Checkpoints:
         return path
 
     def _remove_partials(self) -> None:
-        """Remove what an earlier process did not complete."""
+        """Remove checkpoints that an earlier process did not complete."""
         for path in self.folder.glob(f"{_PARTIAL}*"):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
-    """Give `actor` the weights of a checkpoint and return the state of all else."""
+def read_checkpoint(path: Path, actor: Actor) -> dict[str, Any]:
+    """Load the weights of a checkpoint into `actor` and return the rest of its state."""
     try:
         found = read_state(path, _STATE)
     except StorageError as error:
@@ -112,13 +113,13 @@ def read_checkpoint(path: Path, actor: Any) -> dict[str, Any]:
 
 
 def _damaged(path: Path, reason: str) -> StorageError:
-    return StorageError(f"{path} is damaged: {reason}; remove that folder, and the checkpoint before it is taken")
+    return StorageError(f"{path} is damaged: {reason}; remove that folder to resume from the checkpoint before it")
 
 
 def check_finite(owner: str, values: Mapping[str, Any]) -> None:
-    """Refuse tensors that are NaN or infinite: from them nothing could go on."""
+    """Refuse tensors that are NaN or infinite: no training could resume from them."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             check_finite(owner, value)
         elif isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
-            raise NotFiniteError(f"{name} of the {owner} is NaN or infinite: there is nothing worth a checkpoint")
+            raise NotFiniteError(f"{name} of the {owner} is NaN or infinite, so no checkpoint was written")

@@ -1,4 +1,4 @@
-"""`RunDirectory`: all that is kept of a run, in one folder."""
+"""`RunDirectory`: everything that is kept of a run, in one folder."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class RunDirectory:
     def create(
         cls, path: str | PathLike[str], config: Mapping[str, Any] | None = None, command: str | None = None
     ) -> "RunDirectory":
-        """Make the folder of a new run and write what is known before it starts.
+        """Make the folder of a new run and write its config, command line and versions.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class RunDirectory:
         config : mapping, optional
             The resolved config, plain values.
         command : str, optional
-            What was typed to start the run.
+            The command line that started the run.
         """
         run = cls(path)
         if run.exists:
@@ -70,7 +70,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | PathLike[str]) -> "RunDirectory":
-        """Take the folder of a run that exists."""
+        """Open the folder of an existing run."""
         run = cls(path)
         if not run.exists:
             raise ConfigError(f"{run.path} holds no run: it has no {run.config_file.name}")

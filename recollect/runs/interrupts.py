@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment when everything is whole."""
+"""Ctrl-C between update stages, when the training can be saved."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ from types import FrameType
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is over; a second one comes through at once.
+    """Delay Ctrl-C until the block is over; a second one interrupts it at once.
 
-    A program with its own way to handle Ctrl-C keeps it, and so do threads other than the main one.
+    A program's own handler of Ctrl-C stays in place, and threads other than the main one are unaffected.
     """
     previous = signal.getsignal(signal.SIGINT)
     if previous is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def _panels(count: int) -> tuple["Figure", list["Axes"]]:
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
-def _band(points: Any, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _band(points: Points, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return points.steps, points.values - spread, points.values + spread
 
 

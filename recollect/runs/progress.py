@@ -1,17 +1,18 @@
-"""How a training goes, on the screen: a live display, or plain lines where there is no terminal."""
+"""Progress of a training on the screen: a live display, or plain lines where there is no terminal."""
 
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from recollect import metrics
+from recollect.runs.training import Training
 from recollect.units import human_bytes
 
 _BAR_WIDTH: Final = 24
@@ -30,7 +31,7 @@ Metrics = Mapping[str, float]
 
 
 class Progress(ABC):
-    """Shows how a training goes; use as a context, and call `update` after each update stage.
+    """Shows the progress of a training; use as a context, and call `update` after each update stage.
 
     Parameters
     ----------
@@ -39,14 +40,14 @@ class Progress(ABC):
     console : rich.console.Console
         Where to show it.
     seconds_between : float
-        Least time between two looks at the metrics.
+        Shortest time between two refreshes.
     """
 
     def __init__(self, target_steps: int, console: Console, seconds_between: float) -> None:
         self.target_steps = target_steps
         self.console = console
         self._seconds_between = seconds_between
-        self._next_look = 0.0
+        self._next_refresh = 0.0
         self._returns: list[float] = []
 
     def __enter__(self) -> Self:
@@ -56,14 +57,14 @@ class Progress(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave what was shown last on the screen."""
+        """Leave the last state on the screen."""
 
-    def update(self, learner: Any) -> None:
-        """Show the present state, if the last look is long enough ago or the training is over."""
+    def update(self, learner: Training) -> None:
+        """Refresh the display, if the last refresh is long enough ago or the training is over."""
         now = time.monotonic()
-        if now < self._next_look and not learner.done():
+        if now < self._next_refresh and not learner.done():
             return
-        self._next_look = now + self._seconds_between
+        self._next_refresh = now + self._seconds_between
         found = learner.get_metrics()
         if metrics.TRAIN_RETURN in found:
             self._returns.append(found[metrics.TRAIN_RETURN])
@@ -77,8 +78,8 @@ class Progress(ABC):
 class LiveProgress(Progress):
     """A few lines that change in place: one for each remote worker too."""
 
-    def __init__(self, target_steps: int, console: Console) -> None:
-        super().__init__(target_steps, console, _SECONDS_BETWEEN_FRAMES)
+    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_FRAMES) -> None:
+        super().__init__(target_steps, console, seconds_between)
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -103,10 +104,10 @@ class LiveProgress(Progress):
 
 
 class PlainProgress(Progress):
-    """A line now and then."""
+    """A line every few seconds."""
 
-    def __init__(self, target_steps: int, console: Console) -> None:
-        super().__init__(target_steps, console, _SECONDS_BETWEEN_LINES)
+    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
+        super().__init__(target_steps, console, seconds_between)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -128,7 +129,7 @@ def make_progress(target_steps: int, console: Console | None = None) -> Progress
 
 
 def steps_line(found: Metrics, target_steps: int, *, bar: bool = True) -> str:
-    """How far the training has come, and when it will be there."""
+    """Steps done, speed and time left."""
     num_steps, rate = found[metrics.STEPS], found[metrics.STEPS_PER_S]
     share = min(num_steps / target_steps, 1.0)
     parts = [f"{share:4.0%}  {num_steps:,.0f}/{target_steps:,} steps"]
@@ -160,13 +161,13 @@ def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = Tru
 
 
 def losses_line(found: Metrics) -> str:
-    """The first few numbers that the algorithm reports of its updates."""
+    """The first few metrics that the algorithm reports of its updates."""
     names = [name for name in found if name.startswith(metrics.ALGORITHM_PREFIX)][:_NUM_LOSSES]
     return "   ".join(f"{name.removeprefix(metrics.ALGORITHM_PREFIX)} {_short(found[name])}" for name in names)
 
 
 def workers_line(found: Metrics) -> str:
-    """How remote workers fare, all together; empty without any."""
+    """State of all remote workers together; empty without any."""
     parts = []
     if metrics.WORKERS in found:
         lag = f"policy lag {found[metrics.POLICY_LAG]:.1f} (max {found[metrics.POLICY_LAG_MAX]:.0f})"
@@ -186,7 +187,7 @@ def workers_line(found: Metrics) -> str:
 
 
 def worker_lines(found: Metrics) -> list[str]:
-    """How each remote worker fares, those that collect and those that compute gradients; the first few of them."""
+    """State of each remote worker, collectors and gradient workers; the first few of them."""
     patterns = (metrics.OF_WORKER, metrics.OF_GRADIENT_WORKER)
     rates = [name for pattern in patterns for name in found if pattern.match(name)]
     names = [name.removesuffix(f"/{metrics.STEPS_PER_S}") for name in rates]
@@ -206,9 +207,9 @@ def _worker_line(found: Metrics, name: str) -> str:
 
 def folded(line: str, width: int) -> list[str]:
     """A line in as many rows as it takes to show it whole, broken between its parts."""
-    pieces = _BETWEEN.split(line)
-    rows = [pieces[0]]
-    for separator, part in zip(pieces[1::2], pieces[2::2], strict=True):
+    first, *others = _BETWEEN.split(line)
+    rows = [first]
+    for separator, part in zip(others[::2], others[1::2], strict=True):
         if len(rows[-1] + separator + part) > width:
             rows.append(part)
         else:

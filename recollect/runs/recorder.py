@@ -8,7 +8,10 @@ from recollect import metrics
 from recollect.runs.directory import RunDirectory
 from recollect.runs.saving import Saves
 from recollect.runs.state_files import flatten, write_tensors
+from recollect.runs.training import Training
 from recollect.runs.writers import CSVWriter, MetricWriter, TensorBoardWriter
+from recollect.scheme.collection.worker.evaluation import Evaluation
+from recollect.scheme.scheme import Scheme
 
 _EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
 
@@ -25,7 +28,7 @@ class Recorder:
     with_storage : bool
         Save the replay with checkpoints.
     writers : sequence of MetricWriter
-        Who gets the metrics beside the CSV file and TensorBoard.
+        Where metrics go besides the CSV file and TensorBoard.
     """
 
     def __init__(
@@ -44,18 +47,18 @@ class Recorder:
         self._csv = CSVWriter(run.metrics_file)
         self._events = TensorBoardWriter(run.tensorboard_folder)
         self._writers: list[MetricWriter] = [self._csv, self._events, *writers]
-        self._evaluation: Any = None
+        self._evaluation: Evaluation | None = None
         self._next_row = log_every
         self._next_checkpoint = checkpoint_every
 
-    def follow(self, learner: Any) -> None:
+    def follow(self, learner: Training) -> None:
         """Write what is due after an update stage."""
         if learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation:
             self.write_row(learner)
         if learner.num_steps >= self._next_checkpoint:
             self.save(learner)
 
-    def write_row(self, learner: Any) -> None:
+    def write_row(self, learner: Training) -> None:
         """Write the present metrics, those of an evaluation once."""
         row = learner.get_metrics()
         if learner.last_evaluation is self._evaluation:
@@ -65,14 +68,14 @@ class Recorder:
         self._evaluation = learner.last_evaluation
         self._next_row = learner.num_steps + self._log_every
 
-    def save(self, learner: Any, *, with_storage: bool = True) -> Path:
+    def save(self, learner: Training, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
         path = self._saves.write(learner.scheme, learner.elapsed_s, with_storage=with_storage)
         self._next_checkpoint = learner.num_steps + self._checkpoint_every
         return path
 
-    def restore(self, scheme: Any) -> float:
-        """Put the newest checkpoint into a scheme and return the seconds that its training took."""
+    def restore(self, scheme: Scheme) -> float:
+        """Load the newest checkpoint into a scheme and return the seconds that its training took."""
         elapsed_s = self._saves.restore(scheme)
         self._csv.forget_after(scheme.num_steps)
         self._events.forget_after(scheme.num_steps)

@@ -1,4 +1,4 @@
-"""What it takes to go on with a training: weights, optimisers, counters, generators, parameters and replay."""
+"""Saving and resuming a training: weights, optimisers, counters, generators, parameters and replay."""
 
 import logging
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any, Final
 from recollect.errors import StorageError
 from recollect.runs.checkpoints import read_checkpoint
 from recollect.runs.directory import RunDirectory
+from recollect.scheme.scheme import Scheme
 
 _SCHEME: Final = "scheme"
 _ELAPSED_S: Final = "elapsed_s"
@@ -18,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Saves:
-    """Saves of one run, the replay each time only as far as it is new.
+    """Saves of one run; of the replay, each one writes only what is new.
 
     Parameters
     ----------
@@ -32,10 +33,10 @@ class Saves:
         self._run = run
         self._with_storage = with_storage
 
-    def write(self, scheme: Any, elapsed_s: float, *, with_storage: bool = True) -> Path:
+    def write(self, scheme: Scheme, elapsed_s: float, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder.
 
-        The replay comes first: a checkpoint that is there can be gone on from.
+        The replay comes first, so that every checkpoint can be resumed from.
         """
         if self._with_storage and with_storage:
             scheme.save_storage(self._run.storage_folder)
@@ -44,11 +45,11 @@ class Saves:
         _LOG.info("checkpoint %s", path)
         return path
 
-    def restore(self, scheme: Any) -> float:
-        """Put the newest checkpoint into a scheme and return the seconds that its training took.
+    def restore(self, scheme: Scheme) -> float:
+        """Load the newest checkpoint into a scheme and return the seconds that its training took.
 
-        The environments begin new episodes. Without a saved replay, learning goes on once the storage
-        has seen `start_steps` new steps. Parameters that were changed while running are changed again.
+        The environments begin new episodes. Without a saved replay, learning resumes once the storage has
+        `start_steps` new steps. Parameters that were changed while running are changed again.
         """
         path = self._run.checkpoints.newest()
         state = read_checkpoint(path, scheme.actor)
@@ -62,13 +63,13 @@ class Saves:
         return elapsed_s
 
 
-def _changes(scheme: Any) -> dict[str, dict[str, Any]]:
-    """Parameters that were changed while running; parts that do not tell go on as their config says."""
+def _changes(scheme: Scheme) -> dict[str, dict[str, Any]]:
+    """Parameters that were changed while running; parts that do not record them resume with those of their config."""
     parts = {_OF_ALGORITHM: scheme.algo, _OF_STORAGE: scheme.storage}
     return {name: dict(getattr(part, "changed_parameters", {})) for name, part in parts.items()}
 
 
-def _change_again(scheme: Any, changes: Mapping[str, Mapping[str, Any]]) -> None:
+def _change_again(scheme: Scheme, changes: Mapping[str, Mapping[str, Any]]) -> None:
     # The algorithm's come last: it owns gamma, which can be changed through the storage too.
     for name, value in changes.get(_OF_STORAGE, {}).items():
         scheme.update_storage_parameter(name, value)

@@ -18,7 +18,7 @@ _TENSOR: Final = "#tensor"
 _ITEMS: Final = "#items"
 
 
-def write_state(folder: Path, name: str, state: Any) -> None:
+def write_state(folder: Path, name: str, state: object) -> None:
     """Write a tree of dicts, lists, tensors, arrays and plain values as `name.json` and `name.safetensors`.
 
     Tuples come back as lists, arrays as tensors, NumPy's numbers as Python's.
@@ -58,7 +58,7 @@ def flatten(batch: Mapping[str, Any], prefix: str = "") -> dict[str, torch.Tenso
     return tensors
 
 
-def _encode(value: Any, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> Any:
+def _encode(value: object, path: tuple[str, ...], tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, (torch.Tensor, np.ndarray)):
         name = keys.PATH_SEPARATOR.join(path)
         tensors[name] = torch.as_tensor(value)
@@ -76,7 +76,7 @@ def _encode(value: Any, path: tuple[str, ...], tensors: dict[str, torch.Tensor])
     raise StorageError(f"a state cannot hold {type(value).__name__} at {where!r}; give tensors and plain values")
 
 
-def _decode(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+def _decode(value: object, tensors: Mapping[str, torch.Tensor]) -> Any:
     if isinstance(value, list):
         return [_decode(inner, tensors) for inner in value]
     if not isinstance(value, dict):

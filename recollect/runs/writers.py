@@ -1,4 +1,4 @@
-"""Where metrics go while a run goes on: a CSV file, TensorBoard, Weights & Biases."""
+"""Where the metrics of a run are written: a CSV file, TensorBoard, Weights & Biases."""
 
 import csv
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Metrics = Mapping[str, float]
 
 
 class MetricWriter(Protocol):
-    """Takes rows of metrics; each row says at how many env steps it was taken."""
+    """Takes rows of metrics; each row holds the env steps at which it was taken."""
 
     def write(self, row: Metrics) -> None:
         """Take a row."""
@@ -46,7 +46,7 @@ class CSVWriter:
             csv.DictWriter(file, self._columns, restval="").writerow(row)
 
     def forget_after(self, num_steps: int) -> None:
-        """Drop the rows of later steps, which a run that goes on from a checkpoint takes again."""
+        """Drop the rows of later steps, which a resumed run writes again."""
         kept = [row for row in read_rows(self.path) if number_in(row, metrics.STEPS, self.path) <= num_steps]
         if self._columns:
             self._rewrite(kept)
@@ -83,7 +83,7 @@ class TensorBoardWriter:
         return SummaryWriter(str(self._folder), purge_step=self._purge_step)
 
     def forget_after(self, num_steps: int) -> None:
-        """Have TensorBoard leave out the points of later steps, which are taken again; before the first row."""
+        """Have TensorBoard drop the points of later steps, which a resumed run repeats; call before the first row."""
         self._purge_step = num_steps + 1
 
     def write(self, row: Metrics) -> None:
@@ -110,7 +110,7 @@ class WandbWriter:
     config : mapping, optional
         The resolved config.
     run_id : str, optional
-        The run there to go on with; by default a new one.
+        The run there to resume; by default a new one.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class WandbWriter:
 
     @property
     def run_id(self) -> str:
-        """What the run is called there, to go on with it later."""
+        """Id of the run there, to resume it later."""
         return str(self._run.id)
 
     def write(self, row: Metrics) -> None:

@@ -164,18 +164,18 @@ def listen_for_errors(scheme: Scheme) -> dict[int, np.float32]:
 
 def assert_priorities_are(told: dict[int, np.float32], storage: PERBuffer) -> None:
     """The tree holds of every step what was told of it last, and of all others the error of new data."""
-    tree, ring = storage.tree, storage._store.ring
+    tree, ring = storage.tree, storage.store.ring
     assert tree is not None
     assert len(told) >= 2
     assert len(set(told.values())) == len(told), "every step has an error of its own"
-    starts = storage._store.starts.slots(ring)
+    starts = storage.store.starts.slots(ring)
     expected = dict.fromkeys(starts.tolist(), np.float32(storage.default_error))
     expected |= dict(zip(ring.slots(np.array(list(told))).tolist(), told.values(), strict=True))
     assert len(expected) == len(starts)
     errors = np.array([expected[slot] for slot in starts.tolist()])
     np.testing.assert_array_equal(tree.errors[starts], errors)
     priorities = (errors.astype(np.float64) + storage.epsilon) ** storage.alpha
-    np.testing.assert_allclose(tree._nodes[0][starts], priorities, rtol=1e-12)
+    np.testing.assert_allclose(tree.priorities[starts], priorities, rtol=1e-12)
 
 
 def test_prioritised_agents_are_in_the_table() -> None:

@@ -54,7 +54,7 @@ def test_options_find_their_parts() -> None:
     assert (agent.scheme.num_envs, agent.scheme.algo.gamma, agent.config.seed) == (2, 0.9, 1)
 
 
-def test_learning_goes_on_where_it_stopped() -> None:
+def test_learning_continues_where_it_stopped() -> None:
     agent = make_agent()
     assert agent.learn(30) is agent
     agent.learn(10)
@@ -212,7 +212,7 @@ def test_a_logged_training_leaves_a_run(tmp_path: Path) -> None:
         agent.learn(10, log_dir=run.path)
 
 
-def test_an_interrupted_training_is_saved_and_can_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_training_is_saved_and_can_continue(tmp_path: Path) -> None:
     agent = make_agent()
     envs = agent.scheme.col_worker.envs_train
     take_step, calls = envs.step, 0
@@ -249,7 +249,7 @@ def test_an_environment_may_come_from_a_function(env: Any, name: str, tmp_path: 
     agent = Agent("ddqn", env, **SMALL).learn(40, log_dir=tmp_path / "run")
     assert agent.config.env == name
     assert (max(agent.evaluate().lengths) <= 5) == (env is not CartPoleEnv)
-    with pytest.raises(ConfigError, match=r"made by the function .*\(\), which a file cannot keep"):
+    with pytest.raises(ConfigError, match=r"made by the function .*\(\), which a file cannot hold"):
         Agent.load(tmp_path / "run")
     assert torch.equal(q_values(Agent.load(tmp_path / "run", env=env)), q_values(agent))
 
@@ -285,7 +285,7 @@ def test_without_it_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> No
 def test_closing_closes_the_environments() -> None:
     agent = make_agent()
     agent.close()
-    assert agent.scheme.col_worker.envs_train._is_closed
+    assert agent.scheme.col_worker.envs_train.is_closed
 
 
 @pytest.mark.parametrize(

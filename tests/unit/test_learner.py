@@ -64,6 +64,15 @@ def test_metrics_are_numbers_by_name() -> None:
     assert f"{metrics.ALGORITHM_PREFIX}{keys.ERRORS}" not in losses
 
 
+def test_what_is_not_known_is_no_metric() -> None:
+    learner = Learner(make_scheme(), 64)
+    learner.evaluate(1)
+    found = learner.get_metrics()
+    assert found[metrics.EVAL_EPISODES] == 1
+    assert metrics.EVAL_STANDARD_ERROR not in found
+    assert metrics.TRAIN_SUCCESS not in found
+
+
 def test_losses_are_means_over_recent_updates() -> None:
     scheme = make_scheme()
     learner = Learner(scheme, 10)
@@ -124,7 +133,7 @@ def assert_same_learning(left: Scheme, right: Scheme) -> None:
 
 
 @pytest.mark.parametrize(("algo", "storage", "memory"), KINDS)
-def test_a_resumed_run_goes_on_as_if_nothing_had_happened(
+def test_a_resumed_run_continues_as_if_nothing_had_happened(
     algo: str, storage: str, memory: str | None, tmp_path: Path
 ) -> None:
     learner = train(Learner(make_scheme(algo, storage, memory=memory), 120, tmp_path, checkpoint_every=50))
@@ -144,14 +153,14 @@ def test_a_resumed_run_goes_on_as_if_nothing_had_happened(
     assert resumed.num_steps == 200
 
 
-def test_a_resumed_on_policy_run_goes_on(tmp_path: Path) -> None:
+def test_a_resumed_on_policy_run_continues(tmp_path: Path) -> None:
     learner = train(Learner(make_scheme("ppo", "gae", update_every=16), 128, tmp_path))
     learner.save_checkpoint()
     resumed = Learner(make_scheme("ppo", "gae", update_every=16), 192, tmp_path, resume=True)
     weights = resumed.scheme.actor.state_dict()
     for name, weight in learner.scheme.actor.state_dict().items():
         assert torch.equal(weight, weights[name]), name
-    states = [each.scheme.storage._rng.bit_generator.state for each in (learner, resumed)]
+    states = [each.scheme.storage.state() for each in (learner, resumed)]
     assert states[0] == states[1]
     train(resumed)
     assert resumed.num_steps == 192
@@ -238,7 +247,7 @@ def test_a_batch_that_cannot_be_saved_does_not_hide_the_loss(tmp_path: Path) -> 
     break_loss(scheme, at_update=2)
     learner = Learner(scheme, 200, tmp_path)
     learner.run.batch_file.mkdir()
-    with pytest.raises(NotFiniteError, match=r"loss_q is nan\. The batch could not be saved .*What was learned so far"):
+    with pytest.raises(NotFiniteError, match=r"loss_q is nan\. The batch could not be saved .*The training so far"):
         train(learner)
 
 
@@ -320,6 +329,27 @@ def test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with(
         assert each.num_steps >= 160
 
 
+def test_ctrl_c_waits_until_metrics_are_written(tmp_path: Path) -> None:
+    class Writer:
+        num_rows = 0
+
+        def write(self, row: Any) -> None:
+            if self.num_rows == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+            self.num_rows += 1
+
+        def close(self) -> None: ...
+
+    writer = Writer()
+    learner = Learner(make_scheme(), 200, tmp_path, log_every=1, writers=[writer])
+    with pytest.raises(KeyboardInterrupt):
+        learner.step()
+    assert writer.num_rows == 1
+    learner.save_checkpoint()
+    learner.stop()
+    assert writer.num_rows == 2
+
+
 def test_an_interrupted_evaluation_is_made_again() -> None:
     scheme = make_scheme(test_every=2)
     learner = Learner(scheme, 100)
@@ -375,7 +405,7 @@ def test_a_target_that_is_no_number_of_steps_is_refused() -> None:
         Learner(make_scheme(), 0)
 
 
-def test_a_run_that_its_workers_cannot_go_on_with_is_saved_first(tmp_path: Path) -> None:
+def test_a_run_whose_workers_fail_is_saved_first(tmp_path: Path) -> None:
     scheme = make_scheme()
     learner = Learner(scheme, 400, tmp_path, checkpoint_every=400)
     for _ in range(4):
@@ -414,9 +444,7 @@ def fail_in_env(scheme: Scheme, step: int, reward: float | None = None) -> None:
 
 @pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
 @pytest.mark.parametrize("reward", [None, float("nan")])
-def test_a_run_that_its_envs_cannot_go_on_with_is_saved_first(
-    reward: float | None, algo: str, storage: str, tmp_path: Path
-) -> None:
+def test_a_run_whose_envs_fail_is_saved_first(reward: float | None, algo: str, storage: str, tmp_path: Path) -> None:
     scheme = make_scheme(algo, storage)
     learner = Learner(scheme, 400, tmp_path, checkpoint_every=400)
     fail_in_env(scheme, 31, reward)
@@ -438,7 +466,7 @@ def test_a_run_whose_evaluation_fails_is_saved_first(tmp_path: Path) -> None:
         raise EnvError("an env failed 6 times in a row")
 
     learner.scheme.col_worker.evaluate_episodes = fail  # type: ignore[method-assign]
-    with pytest.raises(EnvError, match="What was learned so far is in"):
+    with pytest.raises(EnvError, match="The training so far is saved in"):
         learner.evaluate()
     assert Learner(make_scheme(), 80, tmp_path, resume=True).num_steps == 40
 
@@ -448,7 +476,7 @@ def test_an_error_is_told_even_if_nothing_can_be_saved(tmp_path: Path) -> None:
     learner = Learner(scheme, 400, tmp_path)
     (tmp_path / "checkpoints").touch()
     fail_in_env(scheme, 3)
-    with pytest.raises(EnvError, match=r"6 times in a row\. What was learned since could not be saved") as caught:
+    with pytest.raises(EnvError, match=r"6 times in a row\. The training since then could not be saved") as caught:
         learner.step()
     assert "there was no checkpoint yet" in str(caught.value)
 
@@ -463,7 +491,7 @@ def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(tmp_path:
 
     scheme.update_worker.step = fail  # type: ignore[method-assign]
     scheme.save_storage = fail  # type: ignore[method-assign]
-    with pytest.raises(WorkerError, match="What was learned so far is in"):
+    with pytest.raises(WorkerError, match="The training so far is saved in"):
         learner.step()
 
 

@@ -8,7 +8,6 @@ from tests.calibrate_learning import CHECKS, SETTINGS
 from tests.integration.ray.test_killed_runs import CHECKS as KILLED
 from tests.learning import MOST_FALSE_ALARMS, SEEDS, Check, read_trials, scores_of
 
-
 # Each trial kills and restarts a dozen processes; strict, so that the mark goes once there are 20 of them.
 FEW_TRIALS: Final = pytest.mark.xfail(strict=True, reason="fewer than 20 trials so far, none of which failed")
 NAMES: Final = [pytest.param(name, marks=FEW_TRIALS) if name in KILLED else name for name in CHECKS]

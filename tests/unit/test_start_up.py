@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from recollect.agent.storages import experience
+from recollect.agent.storages.experience import kernels
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.slow
 
 # Builds a store, uses it, and tells which modules were loaded and where each kernel came from.
 REPORT = """
@@ -57,7 +60,7 @@ def start() -> subprocess.Popen[str]:
 
 
 def read(process: subprocess.Popen[str]) -> dict[str, Any]:
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     result: dict[str, Any] = json.loads(output)
     return result
@@ -66,8 +69,8 @@ def read(process: subprocess.Popen[str]) -> dict[str, Any]:
 def kernel_modules() -> list[ModuleType]:
     """All modules of kernels; importing them compiles what is not in the cache yet."""
     return [
-        import_module(f"{experience.__name__}.{module.name}")
-        for module in iter_modules(experience.__path__)
+        import_module(f"{kernels.__name__}.{module.name}")
+        for module in iter_modules(kernels.__path__)
         if module.name.endswith("_kernels")
     ]
 

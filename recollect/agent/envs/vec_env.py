@@ -68,7 +68,7 @@ class VecEnv:
         self._driver = driver_of(vector)
         self._format = ActionFormat(self.action_space, self.num_envs)
         self._seeds = self._first_seeds = None if seeds is None else list(seeds)
-        self._is_closed = False
+        self.is_closed = False
 
     @classmethod
     def create_factory(
@@ -123,6 +123,11 @@ class VecEnv:
         return factory, action_space, obs_space
 
     @property
+    def vector(self) -> VectorEnv:
+        """The vector env that is stepped, for what only it can do."""
+        return self._driver.vector
+
+    @property
     def num_failures(self) -> int:
         """How often an env failed so far."""
         return self._driver.failures.num_failures
@@ -157,16 +162,16 @@ class VecEnv:
 
     def render(self) -> Any:
         """What the envs draw, a frame each, if they were made with a `render_mode`."""
-        return self._driver.vector.render()
+        return self.vector.render()
 
     def close(self) -> None:
         """Free what the envs hold; closing twice does nothing."""
-        if not self._is_closed:
-            self._is_closed = True
-            close_vector(self._driver.vector)
+        if not self.is_closed:
+            self.is_closed = True
+            close_vector(self.vector)
 
     def __repr__(self) -> str:
-        return f"VecEnv({self._driver.vector!r}, num_envs={self.num_envs})"
+        return f"VecEnv({self.vector!r}, num_envs={self.num_envs})"
 
 
 @contextmanager

@@ -138,7 +138,8 @@ class BaseBuffer(Storage):
         """Bytes that the stored steps take, with what is kept beside them."""
         if not self._store.is_built:
             return 0
-        return self._store.ring.num_bytes_used + int(self._bytes_beside() * len(self))
+        num_beside = self._store.starts.num_bytes + int(self._bytes_beside() * len(self))
+        return self._store.ring.num_bytes_used + num_beside
 
     def __len__(self) -> int:
         """Transitions stored, of all envs and sources together."""

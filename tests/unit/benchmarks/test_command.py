@@ -35,7 +35,7 @@ def test_list_shows_every_run_of_the_chosen_cells(tmp_path: Path, capsys: pytest
 def test_report_runs_nothing_and_shows_the_whole_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_run", lambda *_: pytest.fail("ran something"))
+    monkeypatch.setattr(command, "run_missing", lambda *_: pytest.fail("ran something"))
     assert command.main(["--report", "--out", str(tmp_path)]) == 0
     output = capsys.readouterr().out
     assert output.count("not measured yet") == 18
@@ -52,7 +52,7 @@ def test_the_peer_is_left_out_with_a_word_where_it_is_missing(
     )
     runs = [Run(cell, SEEDS[0]) for cell in options.cells]
     with caplog.at_level(logging.WARNING):
-        command._run(runs, options)
+        command.run_missing(runs, options)
     assert [run.cell.key for run in ran] == ["lunarlander-ddqn"]
     assert "Stable-Baselines3 is missing" in caplog.text
     assert {run.cell.library for run in runs} == {"recollect", SB3}

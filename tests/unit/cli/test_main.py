@@ -3,7 +3,6 @@
 import errno
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -63,7 +62,7 @@ def test_the_help_of_every_command_has_examples(
         ("eval nowhere", "nowhere holds no run: it has no config.yaml"),
         ("resume nowhere", "nowhere holds no run: it has no config.yaml"),
         ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
-        ("list options sca", "nothing that has options is called 'sca'; did you mean 'sac'?"),
+        ("list options sca", "there is no 'sca' with options; did you mean 'sac'?"),
         ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
         ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
         ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
@@ -126,17 +125,6 @@ def test_warnings_of_ours_are_one_line(recollect: Run, capsys: pytest.CaptureFix
     first, *others = capsys.readouterr().err.splitlines()
     assert first == "warning: change this"
     assert others[0] == "file.py:3: UserWarning: other"
-
-
-def test_help_comes_quickly() -> None:
-    fastest_s = min(_help_s() for _ in range(3))
-    assert fastest_s < 0.5
-
-
-def _help_s() -> float:
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "recollect", "--help"], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - begin
 
 
 @pytest.mark.parametrize("words", ["--help", "train --help"])

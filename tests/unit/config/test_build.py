@@ -95,7 +95,7 @@ def test_every_preset_can_be_built(name: str) -> None:
 @pytest.mark.parametrize("vec", ["async", "native", "envpool"])
 def test_test_envs_are_of_the_same_kind(vec: str, make: Builder) -> None:
     scheme = make("ddqn", "CartPole-v1", vec=vec)
-    driven = [type(envs._driver.vector) for envs in (scheme.col_worker.envs_train, scheme.col_worker.envs_test)]
+    driven = [type(envs.vector) for envs in (scheme.col_worker.envs_train, scheme.col_worker.envs_test)]
     assert driven[0] is driven[1]
 
 

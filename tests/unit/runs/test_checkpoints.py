@@ -102,7 +102,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["state.json", "state.safetensors", "actor.safetensors"])
-def test_a_damaged_checkpoint_can_be_removed_to_go_on_from_the_one_before(file: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_can_be_removed_to_resume_from_the_one_before(file: str, tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     for number in (1, 2):
         checkpoints.write(TinyActor(), {"number": number}, number)

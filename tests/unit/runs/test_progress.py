@@ -28,14 +28,14 @@ class FakeLearner:
 
     def __init__(self) -> None:
         self.found: dict[str, float] = dict(FOUND)
-        self.num_looks = 0
+        self.num_refreshes = 0
         self.is_done = False
 
     def done(self) -> bool:
         return self.is_done
 
     def get_metrics(self) -> dict[str, float]:
-        self.num_looks += 1
+        self.num_refreshes += 1
         return self.found
 
 
@@ -114,9 +114,8 @@ def test_a_live_display_cuts_nothing_off(width: int) -> None:
     learner.found |= {metrics.EVAL_RETURN: -149.3, metrics.EVAL_SUCCESS: 0.5, **WORKERS}
     learner.found |= {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_WORKERS_ALIVE: 2}
     learner.found |= {f"algorithm/loss_{number}": 0.12345 for number in range(4)}
-    with LiveProgress(1_000_000, console) as display:
+    with LiveProgress(1_000_000, console, seconds_between=0.0) as display:
         for _ in range(20):
-            display._next_look = 0.0
             display.update(learner)
     shown = console.file.getvalue()
     assert "…" not in shown
@@ -130,12 +129,12 @@ def test_lines_are_broken_between_their_parts() -> None:
     assert progress.folded("one   two", 9) == ["one   two"]
 
 
-def test_looks_are_rare_but_the_last_one_is_never_left_out() -> None:
+def test_refreshes_are_rare_but_the_last_one_is_never_left_out() -> None:
     console, learner = make_console(is_terminal=False), FakeLearner()
-    with make_progress(20_000, console) as display:
+    with PlainProgress(20_000, console, seconds_between=3600) as display:
         for _ in range(100):
             display.update(learner)
-        assert learner.num_looks == 1
+        assert learner.num_refreshes == 1
         learner.found[metrics.STEPS] = 20_000
         learner.is_done = True
         display.update(learner)

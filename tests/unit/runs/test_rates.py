@@ -12,7 +12,7 @@ def test_nothing_is_known_at_first() -> None:
     assert rates.per_second() == (0.0, 0.0)
 
 
-def test_two_looks_make_a_rate() -> None:
+def test_two_counts_make_a_rate() -> None:
     rates = Rates()
     rates.follow(1.0, 10, 5)
     rates.follow(1.1, 30, 6)

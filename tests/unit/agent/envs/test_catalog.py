@@ -160,6 +160,7 @@ def test_rewards_of_atari_are_clipped_in_training_alone(
         envs.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "kind", "life"),
     [

@@ -93,7 +93,7 @@ class Player:
             assert after[1] == led_to[1] + 1 or (self.can_fail and after[1] == 1)
 
     def _spends_a_step_on_resets(self) -> bool:
-        return self.kind == "native" and self.envs._driver.vector.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+        return self.kind == "native" and self.envs.vector.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
 
 
 @pytest.mark.parametrize("action", ACTION_SPACES)

@@ -61,7 +61,7 @@ def test_options_reach_the_env() -> None:
     factory, _, _ = VecEnv.create_factory("Pendulum-v1", {"g": 2.5})
     envs = factory()
     assert envs.env_fns[0]().unwrapped.g == 2.5
-    assert envs._driver.vector.envs[0].unwrapped.g == 2.5
+    assert envs.vector.envs[0].unwrapped.g == 2.5
 
 
 def test_single_envs_can_be_made_for_hindsight() -> None:

@@ -40,13 +40,7 @@ def num_programs() -> int:
 
 
 @pytest.mark.parametrize("features", ROWS, ids=lambda features: f"{features['buffer']}-{features['observation']}")
-@settings(
-    max_examples=ceil(num_programs() / len(ROWS)),
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=ceil(num_programs() / len(ROWS)), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_program(features: Features, data: st.DataObject) -> None:
     run(data.draw(programs(features)))
@@ -97,6 +91,7 @@ def test_rows_cover_every_pair_of_features() -> None:
     assert covered == possible_pairs()
 
 
+@pytest.mark.slow
 def test_programs_really_have_their_features() -> None:
     """A row says what may happen; here every pair happens in a program that was run."""
     missing = possible_pairs()

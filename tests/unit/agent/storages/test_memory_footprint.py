@@ -15,18 +15,12 @@ EPISODE = 100
 
 def ring_bytes(memory: ReplayBuffer) -> int:
     """Bytes of rows and blocks with all their spare slots, side-table records, and lists of free ones."""
-    ring = memory._store.ring
+    ring = memory.store.ring
     num_slots = ring.num_lanes * ring.num_slots
     tails, wholes = int(ring.header[H_TAIL_TOP]), int(ring.header[H_WHOLE_TOP])
     side_tables = tails * ring.schema.tail_bytes + wholes * ring.schema.whole_bytes
     free_lists = 4 * (tails + wholes)
     return num_slots * ring.schema.slot_bytes + side_tables + free_lists
-
-
-def tree_bytes(memory: PERBuffer) -> int:
-    """Bytes of the raw errors and of the tree above them."""
-    assert memory.tree is not None
-    return memory.tree.errors.nbytes + sum(nodes.nbytes for nodes in memory.tree._nodes)
 
 
 def control_slice(num_steps: int) -> dict[str, Any]:
@@ -66,7 +60,7 @@ def test_a_million_transitions_of_17_and_6_floats() -> None:
     for _ in range(num_steps // piece + 1):
         memory.insert_data_slice(steps)
     assert len(memory) == num_steps
-    plain, prioritised = ring_bytes(memory), ring_bytes(memory) + tree_bytes(memory)
+    plain, prioritised = ring_bytes(memory), ring_bytes(memory) + memory.tree.num_bytes
     assert 104 * num_steps < plain <= 110 * num_steps
     assert plain + 12 * num_steps < prioritised <= 135 * num_steps
     assert memory.num_bytes == pytest.approx(prioritised, rel=0.01)
@@ -81,7 +75,7 @@ def test_stacked_frames(num_steps: int) -> None:
         memory.insert_data_slice(episode)
     assert len(memory) == num_steps
     assert 84 * 84 * num_steps < ring_bytes(memory) <= 7_200 * num_steps
-    assert memory._store.ring.header[layout.H_WHOLE_TOP] == 0
+    assert memory.store.ring.header[layout.H_WHOLE_TOP] == 0
     # Saving memory must not cost a bit: the newest episode comes back as it was.
     stored = memory.get_data_slice(num_steps - EPISODE, num_steps)
     assert np.array_equal(stored[keys.OBS], episode[keys.OBS])
@@ -97,10 +91,11 @@ def test_side_tables_do_not_grow_while_the_ring_goes_round() -> None:
     for _ in range(30):
         memory.insert_data_slice(steps)
     assert ring_bytes(memory) == before
-    assert int(memory._store.ring.header[H_TAIL_TOP]) <= 5_000 // EPISODE + 2
+    assert int(memory.store.ring.header[H_TAIL_TOP]) <= 5_000 // EPISODE + 2
 
 
 def test_without_priorities_there_is_no_tree() -> None:
     memory = PERBuffer.standalone(10_000)
     memory.insert_data_slice(control_slice(10_000))
-    assert sum(nodes.nbytes for nodes in memory.tree._nodes[:2]) == 0
+    assert len(memory.tree.priorities) == 0
+    assert memory.tree.num_bytes < memory.tree.errors.nbytes + 100

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from recollect import keys
-from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer
+from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.snapshots import StorageJournal, StorageSnapshot, cut_streams, load_storage, save_storage
 from recollect.errors import StorageError
 from tests.reference import flatten, same_bits

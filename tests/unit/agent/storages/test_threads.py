@@ -13,11 +13,11 @@ import torch
 from recollect import keys
 from recollect.agent.storages import EREBuffer, HERBuffer, NStepReplayBuffer, PERBuffer, ReplayBuffer
 from tests.samples import Sample, lanes_of, make_slice, numbers_of, reward_if_reached, with_done, with_goals
+from tests.waiting import PATIENCE_S
 
 NUM_ENVS = 2
 PIECE = 5
 DURATION_S = 0.7
-LONGEST_S = 60.0
 FEWEST_ROUNDS = 5
 # Every seventh step ends its episode, so that windows and tails are met all the time.
 EPISODE = 7
@@ -117,14 +117,14 @@ class Workers:
         for thread in threads:
             thread.start()
         start = time.monotonic()
-        while not self.errors and time.monotonic() < start + LONGEST_S:
+        while not self.errors and time.monotonic() < start + PATIENCE_S:
             has_rounds = all(self.num_rounds.get(name, 0) >= FEWEST_ROUNDS for name in jobs)
             if has_rounds and time.monotonic() > start + duration_s:
                 break
             time.sleep(0.01)
         self.is_over.set()
         for thread in threads:
-            thread.join(timeout=30)
+            thread.join(timeout=PATIENCE_S)
         assert not any(thread.is_alive() for thread in threads)
         if self.errors:
             raise self.errors[0]

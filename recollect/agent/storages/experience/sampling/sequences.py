@@ -35,6 +35,11 @@ class Starts:
         self.stride = length - overlap
         self.table = self._fresh(num_lanes)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the hidden states that are kept."""
+        return 0
+
     def follow(self, ring: LaneRing) -> None:
         """Adapt to a ring of another size."""
         fresh = self._fresh(ring.num_lanes)
@@ -122,6 +127,10 @@ class Sequences(Starts):
         self._states = self._empty(num_lanes, num_slots // self.stride + 2)
         # The states of the last steps, so that a reset may start a sequence at any of them.
         self._recent = self._empty(num_lanes, overlap + 1)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(states.nbytes for states in (*self._states, *self._recent))
 
     def keep(self, lane: int, heads: np.ndarray, states: list[np.ndarray]) -> None:
         bases = self.table[layout.A_BASE, lane : lane + len(heads)]

@@ -53,6 +53,16 @@ class SumTree:
         return self.alpha == 0.0
 
     @property
+    def priorities(self) -> np.ndarray:
+        """Priority of each slot, float64 `[num_slots]`; empty where all are equal."""
+        return self._nodes[0][: len(self.errors)]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the raw errors and of the tree above them."""
+        return self.errors.nbytes + sum(nodes.nbytes for nodes in self._nodes)
+
+    @property
     def total(self) -> float:
         """Sum of all priorities."""
         return float(self._nodes[0][self._offsets[-2]])

@@ -9,7 +9,7 @@ from recollect.agent.actors.networks.normalise import ObservationNormaliser, Rew
 FLOATS = Box(-np.inf, np.inf, (2,), np.float32)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_moments_are_those_of_all_rows(sizes: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)

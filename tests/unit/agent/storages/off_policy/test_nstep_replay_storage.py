@@ -3,7 +3,6 @@
 import gc
 import multiprocessing
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +18,10 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
+from recollect.agent.storages.experience.sampling.outputs import OutputPlan
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayBatch, NStepReplayStorage
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, SchemaError, StorageError
+from tests.waiting import PATIENCE_S, wait_until
 
 OBSERVATIONS = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 ACTIONS = gym.spaces.Box(-1, 1, (1,), np.float32)
@@ -255,13 +256,13 @@ def test_a_batch_that_is_kept_does_not_change() -> None:
 
 def test_all_but_the_first_batch_of_a_look_are_gathered_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
 
-    def recorded(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def recorded(self: OutputPlan, *arguments: Any) -> Any:
         names.append(threading.current_thread().name)
-        return gather(self, ids)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", recorded)
+    monkeypatch.setattr(OutputPlan, "gather", recorded)
     envs = Envs(1)
     with storage(fetch_every=64 * 4) as made:
         envs.add_to(made, num_steps=5)
@@ -273,15 +274,15 @@ def test_all_but_the_first_batch_of_a_look_are_gathered_by_threads(monkeypatch: 
 
 
 def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
     may_gather = threading.Event()
 
-    def slow(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def slow(self: OutputPlan, *arguments: Any) -> Any:
         if threading.current_thread().name.startswith("recollect"):
-            assert may_gather.wait(10)
-        return gather(self, ids)
+            assert may_gather.wait(PATIENCE_S)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", slow)
+    monkeypatch.setattr(OutputPlan, "gather", slow)
     envs = Envs(1)
     with storage(fetch_every=64 * 3) as made:
         envs.add_to(made, num_steps=5)
@@ -292,15 +293,15 @@ def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyP
 
 
 def test_an_error_in_a_loader_surfaces_in_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    gather = NStepReplayStorage._gather
+    gather = OutputPlan.gather
     envs = Envs(1)
 
-    def failing(self: NStepReplayStorage, ids: np.ndarray) -> NStepReplayBatch:
+    def failing(self: OutputPlan, *arguments: Any) -> Any:
         if threading.current_thread().name.startswith("recollect"):
             raise MemoryError("on purpose")
-        return gather(self, ids)
+        return gather(self, *arguments)
 
-    monkeypatch.setattr(NStepReplayStorage, "_gather", failing)
+    monkeypatch.setattr(OutputPlan, "gather", failing)
     with storage(fetch_every=64 * 2) as made:
         envs.add_to(made, num_steps=5)
         made.sample()
@@ -310,23 +311,16 @@ def test_an_error_in_a_loader_surfaces_in_sample(monkeypatch: pytest.MonkeyPatch
         check(made.sample(), envs.lanes)
 
 
-def wait_for_threads(count: int) -> None:
-    deadline_s = time.perf_counter() + 5
-    while threading.active_count() > count and time.perf_counter() < deadline_s:
-        time.sleep(0.01)
-    assert threading.active_count() == count
-
-
 def test_threads_end_with_the_storage() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     envs = Envs(1)
     made = NStepReplayStorage(OBSERVATIONS, ACTIONS, storage_size=50, num_workers=3)
     envs.add_to(made, num_steps=5)
     made.sample()
-    assert threading.active_count() > before
+    assert set(threading.enumerate()) > before
     made.close()
     made.close()
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
     forgotten = NStepReplayStorage(OBSERVATIONS, ACTIONS, storage_size=50, num_workers=3)
     envs.add_to(forgotten, num_steps=5)
@@ -334,7 +328,7 @@ def test_threads_end_with_the_storage() -> None:
     reference = weakref.ref(forgotten)
     del forgotten
     gc.collect()
-    wait_for_threads(before)
+    wait_until(lambda: set(threading.enumerate()) <= before, "the threads of a forgotten storage to end")
     assert reference() is None
 
 
@@ -347,7 +341,7 @@ def test_a_process_that_is_forked_goes_on_with_the_same_batches(num_workers: int
         context = multiprocessing.get_context("fork")
         process = context.Process(target=lambda: sender.send([made.sample().rewards.tolist() for _ in range(25)]))
         process.start()
-        assert receiver.poll(30), "the forked process hangs"
+        assert receiver.poll(PATIENCE_S), "the forked process hangs"
         found = receiver.recv()
         process.join()
         assert found == [made.sample().rewards.tolist() for _ in range(25)]

@@ -90,7 +90,7 @@ class SkippingRun(Run):
         return super()._given(data)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_against_the_model(data: st.DataObject) -> None:
     program = data.draw(st.sampled_from(ROWS).flatmap(programs))

@@ -27,7 +27,7 @@ from tests.unit.agent.storages.on_policy.rollouts import (
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::recollect.errors.RecollectWarning")
-PROPERTY = settings(max_examples=40, derandomize=True, deadline=None, database=None)
+PROPERTY = settings(max_examples=40)
 
 
 class Rollout:

@@ -11,7 +11,7 @@ from torch import Tensor
 from recollect.agent.storages.on_policy.returns import gae, vtrace
 
 GAMMA = 0.9
-PROPERTY = settings(max_examples=60, derandomize=True, deadline=None, database=None)
+PROPERTY = settings(max_examples=60)
 
 
 def column(*values: float) -> Tensor:

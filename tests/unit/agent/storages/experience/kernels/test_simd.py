@@ -2,7 +2,7 @@
 
 import numba as nb
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.agent.storages.experience.kernels.simd import first_beyond, smallest_of_eight, sum_of_eight
@@ -27,14 +27,12 @@ def _first_beyond(values, residual):  # type: ignore[no-untyped-def]
     return first_beyond(values.ctypes.data, residual)
 
 
-@settings(deadline=None)  # The first call compiles.
 @given(EIGHT)
 def test_sum_and_smallest_positive(values: np.ndarray) -> None:
     assert np.isclose(_sum(values), values.sum(), rtol=1e-12)
     assert _smallest(values) == values[values > 0].min(initial=np.inf)
 
 
-@settings(deadline=None)  # The first call compiles.
 @given(EIGHT, st.floats(-0.1, 1.1))
 def test_the_one_whose_share_a_residual_falls_into(values: np.ndarray, share: float) -> None:
     residual = share * values.sum()

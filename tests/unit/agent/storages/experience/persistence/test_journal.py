@@ -56,7 +56,7 @@ def test_what_was_noted_is_read_with_the_errors_of_new_steps(kind: str, tmp_path
 
 @pytest.mark.usefixtures("few_bytes")
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_whatever_happens_every_noted_step_is_there(
     kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

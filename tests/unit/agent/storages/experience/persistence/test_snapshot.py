@@ -92,7 +92,7 @@ def test_reset_and_left_sources_survive(tmp_path: Path) -> None:
     for buffer in (other, third):
         assert_same(*(flatten(each.get_all_buffer_data(source="new")) for each in (run.buffer, buffer)))
         assert_same(*(flatten(each.sample(20)) for each in (run.buffer, buffer)))
-        assert buffer._store.ring.num_lanes == 2 * NUM_ENVS
+        assert buffer.store.ring.num_lanes == 2 * NUM_ENVS
 
 
 def test_file_backed_stores_are_written_and_read(tmp_path: Path) -> None:
@@ -148,11 +148,11 @@ def test_snapshots_in_a_row_write_what_is_new(kind: str, tmp_path: Path) -> None
 
 def assert_alike_after_reading(run: Run, folder: Path) -> None:
     other = read(run.build(60), Snapshot(folder))
-    state = run.buffer._rng.bit_generator.state
+    state = run.buffer.state()
     for source in run.streams:
         assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (run.buffer, other)))
     assert_same(*(flatten(each.sample(30)) for each in (run.buffer, other)))
-    run.buffer._rng.bit_generator.state = state
+    run.buffer.load_state(state)
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -261,19 +261,19 @@ def test_damage_anywhere_is_an_error_that_changes_nothing(
         content = path.read_bytes()
         damage(path)
         with pytest.raises(StorageError):
-            Snapshot(tmp_path).read(victim._store)
+            Snapshot(tmp_path).read(victim.store)
         with pytest.raises(StorageError):
-            Snapshot(tmp_path).read(run.build(24)._store)
+            Snapshot(tmp_path).read(run.build(24).store)
         path.write_bytes(content)
     assert_alike(victim, twin)
-    Snapshot(tmp_path).read(victim._store)
+    Snapshot(tmp_path).read(victim.store)
 
 
 def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     run = Run("vector")
     run.fill(5)
     with pytest.raises(StorageError, match="no snapshot"):
-        Snapshot(tmp_path / "absent").read(run.build(24)._store)
+        Snapshot(tmp_path / "absent").read(run.build(24).store)
     (tmp_path / "file").write_text("text")
     with pytest.raises(StorageError, match="is a file"):
         write(run.buffer, Snapshot(tmp_path / "file"))
@@ -281,7 +281,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "manifest.json").write_bytes(content)
         with pytest.raises(StorageError):
-            Snapshot(tmp_path / name).read(run.build(24)._store)
+            Snapshot(tmp_path / name).read(run.build(24).store)
         with pytest.raises(StorageError):
             write(run.buffer, Snapshot(tmp_path / name))
         assert (tmp_path / name / "manifest.json").read_bytes() == content
@@ -294,7 +294,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
     with pytest.raises(StorageError, match="version 2"):
-        Snapshot(tmp_path).read(run.build(24)._store)
+        Snapshot(tmp_path).read(run.build(24).store)
 
 
 @pytest.mark.parametrize("built", [False, True])
@@ -314,15 +314,15 @@ def test_another_schema_is_refused(built: bool, tmp_path: Path) -> None:
         strangers += [("vector", runs["nested"]), ("block", runs["vector"])]
     for kind, run in strangers:
         buffer = run.buffer if built else run.build(24)
-        before = {source: flatten(buffer.get_all_buffer_data(source=source)) for source in buffer._store.sources}
+        before = {source: flatten(buffer.get_all_buffer_data(source=source)) for source in buffer.store.sources}
         with pytest.raises(RecollectError):
-            Snapshot(tmp_path / kind).read(buffer._store)
-        assert set(before) == set(buffer._store.sources)
+            Snapshot(tmp_path / kind).read(buffer.store)
+        assert set(before) == set(buffer.store.sources)
         for source, data in before.items():
             assert_same(data, flatten(buffer.get_all_buffer_data(source=source)))
     other = NStepReplayBuffer.standalone(24, num_envs=3)
     with pytest.raises(StorageError, match="envs"):
-        Snapshot(tmp_path / "vector").read(other._store)
+        Snapshot(tmp_path / "vector").read(other.store)
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
@@ -349,5 +349,5 @@ def test_state_must_be_json(tmp_path: Path) -> None:
     run = Run("vector")
     run.fill(5)
     with pytest.raises(StorageError, match="JSON"):
-        Snapshot(tmp_path).write(run.buffer._store, Extras({"bad": object()}, {}))
+        Snapshot(tmp_path).write(run.buffer.store, Extras({"bad": object()}, {}))
     assert not Snapshot(tmp_path).exists

@@ -67,6 +67,7 @@ HOLDERS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Te
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [keys.OBS, keys.NEXT_OBS])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_later_batches_leave_alone_what_is_still_held(holder: str, key: str, memory: NStepReplayBuffer) -> None:

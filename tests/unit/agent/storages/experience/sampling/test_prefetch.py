@@ -1,13 +1,17 @@
 """Results made ahead: in order, whatever the threads do."""
 
+import concurrent.futures as futures_module
 import gc
 import threading
 import time
+from concurrent.futures import Future
 from functools import partial
 
 import pytest
 
+from recollect.agent.storages.experience.sampling import prefetch
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
+from tests.waiting import PATIENCE_S, wait_until
 
 
 def slow(value: int, delay_s: float) -> int:
@@ -35,7 +39,7 @@ def test_jobs_run_while_the_caller_goes_on() -> None:
     may_end = threading.Event()
 
     def job() -> str:
-        assert may_end.wait(10)
+        assert may_end.wait(PATIENCE_S)
         return threading.current_thread().name
 
     ahead.start(job)
@@ -67,13 +71,27 @@ def test_an_error_waits_for_who_takes_the_result() -> None:
     ahead.close()
 
 
-def test_drop_forgets_jobs_and_results() -> None:
+def test_drop_forgets_jobs_and_results(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead: Prefetcher[int] = Prefetcher(1)
+    has_begun, may_end = threading.Event(), threading.Event()
+    done: list[int] = []
+
+    def job(value: int) -> int:
+        has_begun.set()
+        assert may_end.wait(PATIENCE_S)
+        done.append(value)
+        return value
+
+    def wait_for_the_job_under_way(futures: list[Future[int]]) -> None:
+        may_end.set()
+        futures_module.wait(futures)
+
+    monkeypatch.setattr(prefetch, "wait", wait_for_the_job_under_way)
     for value in range(50):
-        ahead.start(partial(slow, value, 0.01))
-    start_s = time.perf_counter()
+        ahead.start(partial(job, value))
+    assert has_begun.wait(PATIENCE_S)
     ahead.drop()
-    assert time.perf_counter() - start_s < 0.25
+    assert done == [0]
     assert len(ahead) == 0
     ahead.start(partial(slow, 7, 0))
     assert ahead.take() == 7
@@ -81,17 +99,14 @@ def test_drop_forgets_jobs_and_results() -> None:
 
 
 def test_threads_end_with_close_and_with_the_object() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     closed: Prefetcher[int] = Prefetcher(3)
     forgotten: Prefetcher[int] = Prefetcher(3)
     for ahead in (closed, forgotten):
         for value in range(3):
             ahead.start(partial(slow, value, 0.01))
-    assert threading.active_count() > before
+    assert set(threading.enumerate()) > before
     closed.close()
     del ahead, forgotten
     gc.collect()
-    deadline_s = time.perf_counter() + 5
-    while threading.active_count() > before and time.perf_counter() < deadline_s:
-        time.sleep(0.01)
-    assert threading.active_count() == before
+    wait_until(lambda: set(threading.enumerate()) <= before, "the threads to end")

@@ -116,10 +116,10 @@ def test_an_empty_store_does_not_count_draws() -> None:
     memory = make_memory(10, eta=0.5, cmin=1)
     memory.insert_data_slice(make_slice(3))
     memory.reset()
-    before = memory._recent.state()
+    before = memory.state().state
     with pytest.raises(StorageError):
         memory.sample(4)
-    assert memory._recent.state() == before
+    assert memory.state().state == before
 
 
 @pytest.mark.parametrize(

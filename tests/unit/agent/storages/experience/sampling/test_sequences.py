@@ -213,8 +213,9 @@ def test_hidden_states_may_be_nested() -> None:
 def test_hidden_states_are_kept_only_where_sequences_start() -> None:
     memory = make_memory(1000, 20, 10)
     memory.insert_data_slice(recurrent_slice(1000))
-    kept = memory._store.starts._states[0]
-    assert kept.shape[1] <= 1000 // 10 + 3
+    num_states = (1000 // 10 + 3) + (10 + 1)  # where sequences start, and those of the last steps for a reset
+    assert 0 < memory.store.starts.num_bytes <= num_states * 2 * 4
+    assert memory.num_bytes == memory.store.ring.num_bytes_used + memory.store.starts.num_bytes
 
 
 @pytest.mark.parametrize("overlap", [0, 1, 3])

@@ -24,7 +24,7 @@ def make_memory(
 
 def all_ids(memory: PERBuffer) -> np.ndarray:
     """Ids of all stored steps, lane by lane."""
-    newest = int(memory._store.ring.heads[0])
+    newest = int(memory.store.ring.heads[0])
     numbers = np.arange(newest - memory.size, newest)
     return np.concatenate([lane << ID_SHIFT | numbers for lane in range(memory.num_envs)])
 

@@ -133,7 +133,7 @@ def test_steps_that_move_are_held_twice(monkeypatch: pytest.MonkeyPatch) -> None
     ):
         with pytest.raises(ConfigError, match=r"held twice, which takes 144\.0 kB, and this machine has 120\.0 kB"):
             change()
-        assert (memory.max_size, memory._store.sources) == (4_000, [0])
+        assert (memory.max_size, memory.store.sources) == (4_000, [0])
         assert_holds(memory, 0, 3_000)
     # 3,000 steps, and the 1,000 of them that stay.
     memory.update_storage_parameter("max_size", 1_000)
@@ -352,6 +352,7 @@ print(psutil.Process().memory_info().rss - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("buffer", "options"), [("ReplayBuffer", {}), ("PERBuffer", {"alpha": 0.6})])
 def test_a_large_store_that_holds_little_takes_little(buffer: str, options: dict[str, float]) -> None:
     # A process of its own: what earlier tests left to be freed or reused does not count.
