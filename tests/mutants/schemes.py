@@ -1,0 +1,7 @@
+"""Faults in schemes."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = ()
