@@ -5,11 +5,12 @@ Run them with ``make mutants``. Each area has a file with its faults, `copies.py
 
 from typing import Final
 
-from tests.mutants import actors, algorithms, config, envs, learner, runs, schemes, storages
+from tests.mutants import actors, algorithms, config, envs, learner, rollouts, runs, schemes, storages
 from tests.mutants.mutant import Mutant
 
 AREAS: Final[dict[str, tuple[Mutant, ...]]] = {
     "storages": storages.MUTANTS,
+    "rollouts": rollouts.MUTANTS,
     "envs": envs.MUTANTS,
     "actors": actors.MUTANTS,
     "algorithms": algorithms.MUTANTS,
