@@ -65,8 +65,15 @@ MUTANTS: Final = (
     Mutant(
         "target networks stay where they are",
         f"{NETWORKS}/target_networks.py",
-        "        if self._following:\n",
-        "        if not self._following:\n",
+        "torch._foreach_lerp_(self._target, self._online, tau)",
+        "torch._foreach_lerp_(self._target, self._target, tau)",
+        TARGETS,
+    ),
+    Mutant(
+        "target networks are nearly replaced where they should nearly stay",
+        f"{NETWORKS}/target_networks.py",
+        "torch._foreach_lerp_(self._target, self._online, tau)",
+        "torch._foreach_lerp_(self._target, self._online, 1 - tau)",
         TARGETS,
     ),
     Mutant(
@@ -107,8 +114,8 @@ MUTANTS: Final = (
     Mutant(
         "dueling advantages do not average to zero",
         f"{NETWORKS}/critics.py",
-        "advantage + (self.value(hidden) - advantage.mean(-1, keepdim=True))",
-        "advantage + self.value(hidden)",
+        "advantage + (value - advantage.mean(-1, keepdim=True))",
+        "advantage + value",
         CRITICS,
     ),
     Mutant(

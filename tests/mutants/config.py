@@ -48,8 +48,8 @@ MUTANTS: Final = (
     Mutant(
         "the weights do not depend on the seed",
         f"{CONFIG}/build.py",
-        "obs_space, action_space, algorithm, seed=config.seed,",
-        "obs_space, action_space, algorithm, seed=0,",
+        "obs_space, action_space, algo_factory, seed=config.seed,",
+        "obs_space, action_space, algo_factory, seed=0,",
         BUILD,
     ),
     Mutant(

@@ -72,8 +72,8 @@ MUTANTS: Final = (
     Mutant(
         "a memory does not start over when an env failed",
         f"{ENVS}/step.py",
-        "begins = self.terminated | self.truncated | self.cut",
-        "begins = self.terminated | self.truncated",
+        "= self.terminated | self.truncated | self.cut",
+        "= self.terminated | self.truncated",
         FAILURES,
     ),
     Mutant(

@@ -194,11 +194,11 @@ MUTANTS: Final = (
         REPLAY_RATIO,
     ),
     Mutant(
-        "steps that a dead worker had collected are lost from the count",
+        "failures of envs of a lost worker are lost from the count",
         f"{GRADIENTS}/status.py",
         "sum((life.num_env_failures for life in earlier), status.num_env_failures)",
         "status.num_env_failures",
-        (f"{TESTS}/test_losses.py::test_counts_of_the_dead_are_kept",),
+        STATUS,
     ),
     Mutant(
         "a status of several workers has the room of one",
