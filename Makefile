@@ -48,7 +48,7 @@ bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 	$(BENCH_RUN) benchmarks/replay.py $(ARGS)
 
 mutants: $(STAMP) ## plant faults into the source and see the tests catch each one
-	$(RUN) tests/mutants.py $(ARGS)
+	$(RUN) -m tests.mutants -n $(JOBS) $(ARGS)
 
 clean: ## remove caches and build products
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

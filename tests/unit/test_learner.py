@@ -481,7 +481,8 @@ def test_an_error_is_told_even_if_nothing_can_be_saved(tmp_path: Path) -> None:
     assert "there was no checkpoint yet" in str(caught.value)
 
 
-def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", [StorageError("the disk is full"), WorkerError("those who have it are gone")])
+def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(reason: Exception, tmp_path: Path) -> None:
     scheme = make_scheme()
     learner = Learner(scheme, 400, tmp_path)
     learner.step()
@@ -489,8 +490,11 @@ def test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it(tmp_path:
     def fail(*_: Any) -> None:
         raise WorkerError("all workers are gone")
 
+    def fail_to_save(*_: Any) -> None:
+        raise reason
+
     scheme.update_worker.step = fail  # type: ignore[method-assign]
-    scheme.save_storage = fail  # type: ignore[method-assign]
+    scheme.save_storage = fail_to_save  # type: ignore[method-assign]
     with pytest.raises(WorkerError, match="The training so far is saved in"):
         learner.step()
 

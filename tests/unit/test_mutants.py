@@ -1,20 +1,36 @@
-"""The mutants still fit the source that they are planted into."""
+"""The mutants still fit the source that they are planted into, and can be chosen."""
 
 import pytest
 
-from tests.mutants import MUTANTS, Mutant, choose
+from tests.mutants import AREAS, MUTANTS, Mutant
+from tests.mutants.__main__ import choose
+from tests.mutants.mutant import ROOT
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_mutant_fits(mutant: Mutant) -> None:
     assert mutant.fits
     assert mutant.old != mutant.new
+    assert mutant.tests
+    assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests)
+
+
+def test_names_are_unique() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
 def test_mutants_are_chosen_by_name() -> None:
-    assert choose([]) == list(MUTANTS)
-    assert choose(["alpha is dropped", "goals come from the past", "alpha is dropped"]) == [
+    assert choose([]).mutants == list(MUTANTS)
+    assert choose(["alpha is dropped", "goals come from the past", "alpha is dropped"]).mutants == [
         mutant for mutant in MUTANTS if mutant.name in ("alpha is dropped", "goals come from the past")
+    ]
+
+
+def test_mutants_are_chosen_by_area() -> None:
+    assert choose(["--only-area", "envs"]).mutants == list(AREAS["envs"])
+    assert choose(["--only-area", "runs", "alpha is dropped"]).mutants == [
+        *(mutant for mutant in MUTANTS if mutant.name == "alpha is dropped"),
+        *AREAS["runs"],
     ]
 
 

@@ -77,7 +77,8 @@ def test_a_file_goes_over_defaults_and_under_overrides(tmp_path: Path) -> None:
     assert config == RunConfig(
         algo="sac", env="Pendulum-v1", storage="replay", seed=5, steps=200, algo_options={"gamma": 0.9}
     )
-    assert resolve(file=file, preset="pendulum-sac").storage == "per"
+    over_preset = resolve(file=file, preset="pendulum-sac")
+    assert (over_preset.storage, over_preset.steps) == ("per", 100)
     assert resolve("td3", file=file).algo_options == {"gamma": 0.9}
 
 

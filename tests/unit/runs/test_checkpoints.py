@@ -77,14 +77,22 @@ def test_a_full_disk_leaves_what_was_there_and_is_told(
     assert list(tmp_path.iterdir()) == [good]
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_refused(value: float, tmp_path: Path) -> None:
     actor, checkpoints = TinyActor(), Checkpoints(tmp_path)
     good = checkpoints.write(actor, {}, 10)
     with torch.no_grad():
-        actor.weight[0, 1] = torch.nan
+        actor.weight[0, 1] = value
     with pytest.raises(NotFiniteError, match="weight of the actor"):
         checkpoints.write(actor, {}, 20)
     assert checkpoints.paths() == [good]
+
+
+def test_a_state_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(NotFiniteError, match="mean of the state"):
+        checkpoints.write(TinyActor(), {"optimiser": {"policy": {"mean": torch.tensor([0.0, torch.nan])}}}, 20)
+    assert checkpoints.paths() == []
 
 
 def test_a_run_without_checkpoints_says_so(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_a_tree_comes_back(tmp_path: Path) -> None:
     shared = torch.arange(6.0)
     state = {
         "numbers": {"int": 3, "float": 0.1, "big": 2**100, "none": None, "flag": True, "text": "ü"},
-        "list": [1, [2, {"deep": shared[2:]}]],
+        "list": [1, [2, {"deep": shared[2:]}], torch.tensor(7), torch.tensor(8)],
         "views": {"even": shared[::2], "same": shared},
         0: {1: torch.tensor([True]), "half": torch.ones(2, dtype=torch.bfloat16)},
     }
@@ -25,6 +25,7 @@ def test_a_tree_comes_back(tmp_path: Path) -> None:
     found = read_state(tmp_path, "state")
     assert found["numbers"] == state["numbers"]
     assert found["list"][1][1]["deep"].tolist() == [2, 3, 4, 5]
+    assert [int(tensor) for tensor in found["list"][2:]] == [7, 8]
     assert found["views"]["even"].tolist() == [0, 2, 4]
     assert found["views"]["same"].tolist() == shared.tolist()
     assert found[0][1].dtype == torch.bool

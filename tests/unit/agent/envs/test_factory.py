@@ -51,6 +51,11 @@ def test_factory_can_be_sent_away() -> None:
     assert (here == there).all()
 
 
+def test_a_second_reset_begins_other_episodes() -> None:
+    envs = make_factory(vec_env_size=2, seed=4)()
+    assert (envs.reset() != envs.reset()).any(1).all()
+
+
 def test_repr_says_what_matters() -> None:
     factory, _, _ = VecEnv.create_factory(Toy, {"action": "box"}, 2, kind="async", seed=1)
     expected = "VecEnvFactory('Toy', env_kwargs={'action': 'box'}, vec_env_size=2, kind='async', seed=1)"

@@ -8,7 +8,7 @@ from recollect import keys
 from recollect.agent.envs import VecEnv
 from recollect.agent.envs.failures import FaultTolerantEnv, describe
 from recollect.errors import EnvError
-from tests.unit.agent.envs.toys import Misfit, Toy
+from tests.unit.agent.envs.toys import Misfit, Toy, ToyVector
 
 
 class Building:
@@ -37,6 +37,25 @@ def test_failures_of_one_call_are_all_counted() -> None:
     assert envs.step([0]).skip.all()  # type: ignore[arg-type, union-attr]
     assert envs.num_failures == 3
     assert envs.step([0]).skip is None  # type: ignore[arg-type]
+
+
+def test_a_vector_env_that_cannot_be_reset_loses_the_other_episodes_and_fails_once() -> None:
+    options: Iterator[dict[str, int]] = iter([{}, {"failing_reset": 2}, {}])
+
+    def build(num_envs: int) -> ToyVector:
+        return ToyVector("Disabled", num_envs, **next(options))
+
+    envs = VecEnv.create_factory(build, vec_env_size=2, kind="native")[0]()
+    envs.reset()
+    step = envs.step(np.zeros((2, 1), np.int64))
+    while not step.begins.any():
+        step = envs.step(np.zeros((2, 1), np.int64))
+    ended = step.terminated | step.truncated
+    assert ended.sum() == 1  # the episodes differ in length
+    assert (step.cut == ~ended).all()
+    assert step.skip is None
+    assert step.begins.all()
+    assert envs.num_failures == 1
 
 
 def test_what_fails_is_closed() -> None:

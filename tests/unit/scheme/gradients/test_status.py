@@ -1,8 +1,9 @@
 """Statuses of several workers are put together without counting anything twice."""
 
+from dataclasses import replace
 from typing import Any
 
-from recollect.scheme.gradients.status import GradientStatus, merge
+from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
 
 
 def make_status(returns: list[float], num_steps: int, num_stored: int = 5) -> GradientStatus:
@@ -37,3 +38,9 @@ def test_recent_episodes_are_those_of_all_workers() -> None:
 def test_one_status_stays_as_it_is() -> None:
     status = make_status([1.0, 2.0], 10)
     assert merge([status]) == status
+
+
+def test_failures_of_a_workers_earlier_lives_count() -> None:
+    status, earlier = replace(make_status([1.0], 10), reports=()), make_status([2.0], 20)
+    found = add_lives(status, [earlier, earlier])
+    assert (found.num_env_failures, found.num_steps) == (3, 10)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recollect.errors import ConfigError
-from recollect.scheme.collection.worker.acting import evaluation
+from recollect.scheme.collection.worker import evaluation
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
 

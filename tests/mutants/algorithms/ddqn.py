@@ -1,0 +1,47 @@
+"""Faults in DDQN's targets and losses."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ALGORITHMS: Final = "agent/algorithms"
+TESTS: Final = "tests/unit/agent/algorithms"
+LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "DDQN chooses by the target network",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "double_q_value(q_tp1, q_tp1_target)",
+        "double_q_value(q_tp1_target, q_tp1_target)",
+        LOSSES,
+    ),
+    Mutant(
+        "DDQN's target value comes from the online critics",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "q_tp1_target = self.target_critics(",
+        "q_tp1_target = self.critics(",
+        LOSSES,
+    ),
+    Mutant(
+        "DDQN's target critics see online features",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "self.target_critics(steps.next_features(target=True))",
+        "self.target_critics(steps.next_features(target=False))",
+        LOSSES,
+    ),
+    Mutant(
+        "DDQN chooses by target features",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "self.critics(steps.next_features(target=False))",
+        "self.critics(steps.next_features(target=True))",
+        LOSSES,
+    ),
+    Mutant(
+        "DDQN squares all errors",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "huber(errors, self.config.huber_delta)",
+        "0.5 * errors.square()",
+        LOSSES,
+    ),
+)

@@ -1,0 +1,98 @@
+"""Faults in PPO's losses."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ALGORITHMS: Final = "agent/algorithms"
+TESTS: Final = "tests/unit/agent/algorithms"
+PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "PPO takes the larger of both gains",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        "torch.minimum(ratio_t * advantage_t",
+        "torch.maximum(ratio_t * advantage_t",
+        PPO,
+    ),
+    Mutant(
+        "PPO does not clip ratios from below",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        "ratio_t.clamp(1.0 - clip, 1.0 + clip)",
+        "ratio_t.clamp(max=1.0 + clip)",
+        PPO,
+    ),
+    Mutant(
+        "PPO descends the advantage",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "loss_pi = -clipped_surrogate(",
+        "loss_pi = clipped_surrogate(",
+        PPO,
+    ),
+    Mutant(
+        "PPO's ratio is upside down",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]",
+        "log_ratio = rows[keys.LOG_PROB] - policy.log_prob(rows[keys.ACTION])",
+        PPO,
+    ),
+    Mutant(
+        "PPO's entropy is a cost",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "- self.config.entropy_weight * entropy)",
+        "+ self.config.entropy_weight * entropy)",
+        PPO,
+    ),
+    Mutant(
+        "PPO's critic has the wrong weight",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "(loss_pi + self.config.value_weight * loss_v",
+        "(loss_pi + loss_v",
+        PPO,
+    ),
+    Mutant(
+        "PPO's values train no body",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "self._value_losses(self.critic(features), rows)",
+        "self._value_losses(self.critic(features.detach()), rows)",
+        PPO,
+    ),
+    Mutant(
+        "PPO's clipped value loss takes the smaller",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        "torch.maximum((v_t - target_t)",
+        "torch.minimum((v_t - target_t)",
+        PPO,
+    ),
+    Mutant(
+        "PPO clips values around the return",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        "clipped_v_t = old_v_t + (v_t - old_v_t).clamp(-clip, clip)",
+        "clipped_v_t = target_t + (v_t - target_t).clamp(-clip, clip)",
+        PPO,
+    ),
+    Mutant(
+        "PPO's clip does not anneal",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "(self._rate_share() if self.config.anneal_clip else 1.0)",
+        "1.0",
+        PPO,
+    ),
+    Mutant(
+        "PPO normalises no advantages",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "return normalised(advantages) if self.config.normalise_advantages else advantages",
+        "return advantages",
+        PPO,
+    ),
+    Mutant(
+        "PPO's burn-in has no state",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        """        if num_warm.any():
+""",
+        """        if False:
+""",
+        PPO,
+    ),
+)

@@ -1,0 +1,85 @@
+"""Faults in the targets and losses of soft actor-critic."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ALGORITHMS: Final = "agent/algorithms"
+TESTS: Final = "tests/unit/agent/algorithms"
+LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "SAC's target critics see online features",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        "self.target_critics(steps.next_features(target=True), action)",
+        "self.target_critics(steps.next_features(target=False), action)",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's target from the online critics",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        "q_tp1 = self.target_critics(",
+        "q_tp1 = self.critics(",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's next action from target features",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        "self.policy(steps.next_features(target=False))",
+        "self.policy(steps.next_features(target=True))",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's target takes the mean of the critics",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        """action).amin(0)
+        return soft_value(q_tp1""",
+        """action).mean(0)
+        return soft_value(q_tp1""",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's policy follows the mean of the critics",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        "q_t = self.critics(features, action).amin(0)",
+        "q_t = self.critics(features, action).mean(0)",
+        LOSSES,
+    ),
+    Mutant(
+        "entropy counts against the value",
+        f"{ALGORITHMS}/targets.py",
+        "return q_t - temperature * log_prob_t",
+        "return q_t + temperature * log_prob_t",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's policy trains the critics",
+        f"{ALGORITHMS}/off_policy/soft.py",
+        "backward(loss_pi, self._policy_parameters)",
+        "backward(loss_pi)",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's temperature goes the wrong way",
+        f"{ALGORITHMS}/targets.py",
+        "return -log_temperature * (log_prob_t",
+        "return log_temperature * (log_prob_t",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's target entropy has the wrong sign",
+        f"{ALGORITHMS}/targets.py",
+        ".mean() + target_entropy)",
+        ".mean() - target_entropy)",
+        LOSSES,
+    ),
+    Mutant(
+        "SAC's target has gradients",
+        f"{ALGORITHMS}/off_policy/soft.py",
+        """        with torch.no_grad():
+            target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))""",
+        "        target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))",
+        LOSSES,
+    ),
+)

@@ -1,0 +1,54 @@
+"""Faults in the targets and losses of soft actor-critic with discrete actions."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ALGORITHMS: Final = "agent/algorithms"
+TESTS: Final = "tests/unit/agent/algorithms"
+LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "discrete SAC's target critics see online features",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "self.target_critics(steps.next_features(target=True))",
+        "self.target_critics(steps.next_features(target=False))",
+        LOSSES,
+    ),
+    Mutant(
+        "discrete SAC's target from the online critics",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "q_tp1 = self.target_critics(",
+        "q_tp1 = self.critics(",
+        LOSSES,
+    ),
+    Mutant(
+        "discrete SAC's next policy sees target features",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "self.policy(steps.next_features(target=False))",
+        "self.policy(steps.next_features(target=True))",
+        LOSSES,
+    ),
+    Mutant(
+        "discrete SAC's target takes the larger value",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "steps.next_features(target=True)).amin(0)",
+        "steps.next_features(target=True)).amax(0)",
+        LOSSES,
+    ),
+    Mutant(
+        "discrete SAC's policy follows the larger value",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "q_t = self.critics(features).amin(0)",
+        "q_t = self.critics(features).amax(0)",
+        LOSSES,
+    ),
+    Mutant(
+        "discrete SAC steers the entropy with the wrong sign",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "-policy.entropy().detach().mean()",
+        "policy.entropy().detach().mean()",
+        LOSSES,
+    ),
+)

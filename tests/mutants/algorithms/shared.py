@@ -1,0 +1,209 @@
+"""Faults in what algorithms share: pace, optimiser, exploration, state."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ALGORITHMS: Final = "agent/algorithms"
+TESTS: Final = "tests/unit/agent/algorithms"
+LEARNING: Final = (f"{TESTS}/test_learning.py",)
+OPTIMISER: Final = (f"{TESTS}/test_optimiser.py",)
+TRANSITIONS: Final = (f"{TESTS}/test_transitions.py",)
+UTILS: Final = (f"{TESTS}/test_utils.py",)
+EVERY: Final = (f"{TESTS}/off_policy/test_every_algorithm.py",)
+ASIDE: Final = (f"{EVERY[0]}::test_what_acts_aside_explores_and_leaves_exploration_as_it_is",)
+DETERMINISTIC: Final = (f"{EVERY[0]}::test_deterministic_actions_do_not_change",)
+RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_goes_on_as_if_nothing_had_happened",)
+DDQN: Final = (f"{TESTS}/off_policy/test_ddqn.py",)
+PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "gradients that are not finite are applied",
+        f"{ALGORITHMS}/learning.py",
+        "            if not math.isfinite(value):\n",
+        "            if math.isinf(value):\n",
+        LEARNING,
+    ),
+    Mutant(
+        "gradients add up over updates",
+        f"{ALGORITHMS}/learning.py",
+        "        self.optimiser.zero_grad()\n",
+        "",
+        EVERY,
+    ),
+    Mutant(
+        "acting beside the training moves exploration on",
+        f"{ALGORITHMS}/learning.py",
+        "            self.actor.generator, self.num_acted = kept\n",
+        "            self.actor.generator, _ = kept\n",
+        ASIDE,
+    ),
+    Mutant(
+        "acting beside the training spends its random numbers",
+        f"{ALGORITHMS}/learning.py",
+        "        self.actor.generator = self._generator_aside\n",
+        "",
+        ASIDE,
+    ),
+    Mutant(
+        "deterministic actions count as exploration",
+        f"{ALGORITHMS}/learning.py",
+        "        if not deterministic:\n            self.num_acted += len(action)\n",
+        "        self.num_acted += len(action)\n",
+        DETERMINISTIC,
+    ),
+    Mutant(
+        "exploration falls with calls instead of steps of all envs",
+        f"{ALGORITHMS}/learning.py",
+        "self.num_acted += len(action)",
+        "self.num_acted += 1",
+        DDQN,
+    ),
+    Mutant(
+        "a checkpoint of an algorithm lacks its counters",
+        f"{ALGORITHMS}/learning.py",
+        "setattr(self, name, int(state.get(name, 0)))",
+        "setattr(self, name, 0)",
+        RESTORED,
+    ),
+    Mutant(
+        "a restored algorithm draws other random numbers",
+        f"{ALGORITHMS}/learning.py",
+        "        self.generator.set_state(state[_GENERATOR])\n",
+        "        self.generator.get_state()\n",
+        RESTORED,
+    ),
+    Mutant(
+        "a restored algorithm has the first temperature again",
+        f"{ALGORITHMS}/learning.py",
+        "                value.copy_(state[_MULTIPLIERS + name])\n",
+        "                value.copy_(value)\n",
+        RESTORED,
+    ),
+    Mutant(
+        "restored optimisers begin with empty moments",
+        f"{ALGORITHMS}/optimiser_groups.py",
+        "            tensor.copy_(torch.as_tensor(state[name]))\n",
+        "            tensor.zero_()\n",
+        OPTIMISER,
+    ),
+    Mutant(
+        "other optimisers keep their first learning rate",
+        f"{ALGORITHMS}/optimiser_groups.py",
+        '            self._optimiser.param_groups[0]["lr"] = rate\n',
+        "",
+        OPTIMISER,
+    ),
+    Mutant(
+        "temperatures decay like weights",
+        f"{ALGORITHMS}/optimiser.py",
+        "keywords if group.decays or _DECAY not in keywords else keywords | {_DECAY: 0.0}",
+        "keywords",
+        OPTIMISER,
+    ),
+    Mutant(
+        "all groups have the first group's learning rate",
+        f"{ALGORITHMS}/optimiser.py",
+        "share * getattr(config, group.learning_rate)",
+        "share * getattr(config, self.groups[0].learning_rate)",
+        OPTIMISER,
+    ),
+    Mutant(
+        "annealing does not reach the optimiser",
+        f"{ALGORITHMS}/optimiser.py",
+        "share * getattr(config, group.learning_rate)",
+        "getattr(config, group.learning_rate)",
+        OPTIMISER,
+    ),
+    Mutant(
+        "gradients of received updates are ignored",
+        f"{ALGORITHMS}/learning.py",
+        "        if gradients is not None:\n",
+        "        if gradients is None:\n",
+        LEARNING,
+    ),
+    Mutant(
+        "targets move before the step",
+        f"{ALGORITHMS}/learning.py",
+        """        self.optimiser.step(self.config, self._rate_share())
+        self.num_updates += 1
+        self._after_step()
+""",
+        """        self.num_updates += 1
+        self._after_step()
+        self.optimiser.step(self.config, self._rate_share())
+""",
+        EVERY,
+    ),
+    Mutant(
+        "targets move at every update whatever their interval",
+        f"{ALGORITHMS}/off_policy/base.py",
+        "if self.num_updates % self.config.target_update_every == 0:",
+        "if self.num_updates:",
+        EVERY,
+    ),
+    Mutant(
+        "DDQN explores when it is told not to",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "        if deterministic:\n            return greedy, {}\n",
+        "",
+        DETERMINISTIC,
+    ),
+    Mutant(
+        "DDQN's share of random actions falls below its end",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "min(1.0, self.num_acted / self.config.epsilon_steps)",
+        "self.num_acted / self.config.epsilon_steps",
+        DDQN,
+    ),
+    Mutant(
+        "DDQN takes random actions where it should be greedy",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "torch.where(chance < self.epsilon,",
+        "torch.where(chance >= self.epsilon,",
+        DDQN,
+    ),
+    Mutant(
+        "the KL of deviations is that of the reversed policies",
+        f"{ALGORITHMS}/utils.py",
+        "btr(torch.cholesky_solve(cov1, root2)) - mu1.shape[-1] + log_ratio",
+        "btr(torch.cholesky_solve(cov2, root1)) - mu1.shape[-1] - log_ratio",
+        UTILS,
+    ),
+    Mutant(
+        "a memory is not warmed up before the trained steps",
+        f"{ALGORITHMS}/transitions.py",
+        "return self._unroll(0, self._begin, self._start)[1][:, -1] if self._begin else self._start",
+        "return self._start",
+        TRANSITIONS,
+    ),
+    Mutant(
+        "rewards are learned from without their scale",
+        f"{ALGORITHMS}/transitions.py",
+        "actor.normalise_reward(self._rows(batch[keys.REWARD]).float())",
+        "self._rows(batch[keys.REWARD]).float()",
+        TRANSITIONS,
+    ),
+    Mutant(
+        "PPO learns on from a policy that has moved too far",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "bool(kl > self.config.target_kl)",
+        "bool(kl < 0)",
+        PPO,
+    ),
+    Mutant(
+        "PPO anneals by updates alone, not by what was missed",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "num_due = self.num_updates + self.num_missed",
+        "num_due = self.num_updates",
+        PPO,
+    ),
+    Mutant(
+        "PPO bootstraps from the state before the step",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "self.actor.encode(batch[keys.NEXT_OBS], rhs,",
+        "self.actor.encode(batch[keys.OBS], rhs,",
+        PPO,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Faults in environments: episodes that end, envs that fail, seeds, actions."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ENVS: Final = "agent/envs"
+TESTS: Final = "tests/unit/agent/envs"
+CONFORMANCE: Final = (f"{TESTS}/test_autoreset.py", f"{TESTS}/test_conformance.py")
+FAILURES: Final = (f"{TESTS}/test_failures.py",)
+FACTORY: Final = (f"{TESTS}/test_factory.py",)
+SPACES: Final = (f"{TESTS}/test_spaces.py",)
+TASKS: Final = (f"{TESTS}/test_tasks.py",)
+
+MUTANTS: Final = (
+    Mutant(
+        "a truncation is reported as a termination",
+        f"{ENVS}/autoreset.py",
+        "return Step(next_obs, rewards, terminated[:, None], truncated",
+        "return Step(next_obs, rewards, (terminated | truncated)[:, None], truncated",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "the final observation is the next episode's first",
+        f"{ENVS}/autoreset.py",
+        "put_rows(next_obs, env, _of_env(finals, env))",
+        "put_rows(next_obs, env, _of_env(obs, env))",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "one end resets all envs",
+        f"{ENVS}/autoreset.py",
+        "self.vector.reset(options={keys.RESET_MASK: ended})",
+        "self.vector.reset(options={keys.RESET_MASK: np.ones_like(ended)})",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "an ended env goes on with its last observation",
+        f"{ENVS}/autoreset.py",
+        "obs, lost_after = copy_arrays(obs), self.failures.read(reset_infos)",
+        "obs, lost_after = next_obs, self.failures.read(reset_infos)",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "a row that only resets counts as a transition",
+        f"{ENVS}/autoreset.py",
+        "skip = cut | resets[:, None]",
+        "skip = cut",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "what ended before a reset is skipped after it",
+        f"{ENVS}/autoreset.py",
+        "        self._ended = np.zeros(self.vector.num_envs, np.bool_)\n        return super().reset(seed)",
+        "        return super().reset(seed)",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "observations share the memory of the vector env",
+        f"{ENVS}/step.py",
+        "    return obs.copy()",
+        "    return obs",
+        CONFORMANCE,
+    ),
+    Mutant(
+        "infos of an end are those of the reset after it",
+        f"{ENVS}/autoreset.py",
+        "            infos = _with_final_infos(infos)\n",
+        "",
+        (*CONFORMANCE, "tests/unit/scheme/collection/worker/test_episodes.py"),
+    ),
+    Mutant(
+        "a memory does not start over when an env failed",
+        f"{ENVS}/step.py",
+        "= self.terminated | self.truncated | self.cut",
+        "= self.terminated | self.truncated",
+        FAILURES,
+    ),
+    Mutant(
+        "failures count as consecutive with good steps in between",
+        f"{ENVS}/failures.py",
+        "        self._rebuilding.num_consecutive = 0\n",
+        "",
+        FAILURES,
+    ),
+    Mutant(
+        "every rebuilt env repeats the same episodes",
+        f"{ENVS}/failures.py",
+        "derive_seeds([self._seed, self._num_built], 1)[0]",
+        "derive_seeds([self._seed], 1)[0]",
+        FAILURES,
+    ),
+    Mutant(
+        "a failed step is a transition into the next episode",
+        f"{ENVS}/failures.py",
+        "{keys.EPISODE_LOST: True}",
+        "{keys.EPISODE_LOST: False}",
+        FAILURES,
+    ),
+    Mutant(
+        "several failures of one step count once",
+        f"{ENVS}/failures.py",
+        "self.num_failures += int(counts[env])",
+        "self.num_failures += 1",
+        FAILURES,
+    ),
+    Mutant(
+        "a failure of a native vector env counts once for each env",
+        f"{ENVS}/native_vector.py",
+        "counts[0] = infos[keys.NUM_FAILURES]",
+        "counts[:] = infos[keys.NUM_FAILURES]",
+        FAILURES,
+    ),
+    Mutant(
+        "every reset repeats the first episode",
+        f"{ENVS}/vec_env.py",
+        "seeds, self._seeds = self._seeds, None",
+        "seeds = self._seeds",
+        FACTORY,
+    ),
+    Mutant(
+        "a resumed run repeats the episodes of its beginning",
+        f"{ENVS}/vec_env.py",
+        "derive_seeds([*self._first_seeds, number], self.num_envs)",
+        "derive_seeds(self._first_seeds, self.num_envs)",
+        FACTORY,
+    ),
+    Mutant(
+        "all workers see the same episodes",
+        f"{ENVS}/factory.py",
+        "[self.seed, index_parent, index_worker, _MODES.index(mode)]",
+        "[self.seed, index_parent, 0, _MODES.index(mode)]",
+        FACTORY,
+    ),
+    Mutant(
+        "evaluation sees the episodes of training",
+        f"{ENVS}/factory.py",
+        "[self.seed, index_parent, index_worker, _MODES.index(mode)]",
+        "[self.seed, index_parent, index_worker]",
+        FACTORY,
+    ),
+    Mutant(
+        "evaluation scores clipped rewards",
+        f"{ENVS}/catalog.py",
+        "else {**options, self.clip: False, self.life: False}",
+        "else {self.clip: True, **options}",
+        (f"{TESTS}/test_catalog.py",),
+    ),
+    Mutant(
+        "whole numbers are cut off instead of rounded",
+        f"{ENVS}/spaces.py",
+        "            array = np.rint(array)\n",
+        "            array = array.astype(np.int64)\n",
+        SPACES,
+    ),
+    Mutant(
+        "actions leave bounds that float32 does not know",
+        f"{ENVS}/spaces.py",
+        "            array = np.clip(array, *self._bounds)\n",
+        "            array = array.copy()\n",
+        SPACES,
+    ),
+    Mutant(
+        "bits that are solved in the last step are truncated too",
+        f"{ENVS}/tasks.py",
+        "truncated = self._num_steps >= self.n and not solved",
+        "truncated = self._num_steps >= self.n",
+        TASKS,
+    ),
+    Mutant(
+        "the answer is asked for one step early",
+        f"{ENVS}/tasks.py",
+        "is_answer = self._num_steps == self.delay",
+        "is_answer = self._num_steps + 1 == self.delay",
+        TASKS,
+    ),
+)

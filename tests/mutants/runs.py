@@ -1,0 +1,194 @@
+"""Faults in what is kept of a run: checkpoints, state, metrics, curves."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+RUNS: Final = "runs"
+TESTS: Final = "tests/unit/runs"
+CHECKPOINTS: Final = (f"{TESTS}/test_checkpoints.py",)
+CURVES: Final = (f"{TESTS}/test_curves.py",)
+SAVING: Final = (f"{TESTS}/test_saving.py",)
+STATE_FILES: Final = (f"{TESTS}/test_state_files.py",)
+WRITERS: Final = (f"{TESTS}/test_writers.py",)
+RECORDS: Final = ("tests/unit/test_learner.py::test_a_run_directory_holds_it_all",)
+ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_again_are_dropped",)
+
+MUTANTS: Final = (
+    Mutant(
+        "a run goes on from its oldest checkpoint",
+        f"{RUNS}/checkpoints.py",
+        "        return paths[-1]\n",
+        "        return paths[0]\n",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "the newest checkpoints are removed",
+        f"{RUNS}/checkpoints.py",
+        "self.paths()[: -self.num_kept]",
+        "self.paths()[self.num_kept :]",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "a checkpoint appears before it is complete",
+        f"{RUNS}/checkpoints.py",
+        'partial = self.folder / f"{_PARTIAL}{path.name}"',
+        "partial = path",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "a checkpoint's actor keeps the weights that it had",
+        f"{RUNS}/checkpoints.py",
+        "    actor.load(path / ACTOR_FILE)\n",
+        "",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "infinite weights are saved",
+        f"{RUNS}/checkpoints.py",
+        "not torch.isfinite(value).all()",
+        "torch.isnan(value).any()",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "tensors within a state may be NaN",
+        f"{RUNS}/checkpoints.py",
+        "            check_finite(owner, value)\n",
+        "            continue\n",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "keys that are numbers become strings",
+        f"{RUNS}/state_files.py",
+        "return dict(pairs) if all(isinstance(key, str) for key in value) else {_ITEMS: pairs}",
+        "return {str(key): inner for key, inner in pairs}",
+        STATE_FILES,
+    ),
+    Mutant(
+        "tensors of one name in two lists overwrite each other",
+        f"{RUNS}/state_files.py",
+        "_encode(inner, (*path, str(index)), tensors)",
+        "_encode(inner, path, tensors)",
+        STATE_FILES,
+    ),
+    Mutant(
+        "rows after a checkpoint are doubled by a resume",
+        f"{RUNS}/recorder.py",
+        "        self._csv.forget_after(scheme.num_steps)\n",
+        "",
+        ROWS,
+    ),
+    Mutant(
+        "the row of the checkpoint itself is dropped",
+        f"{RUNS}/writers.py",
+        "number_in(row, metrics.STEPS, self.path) <= num_steps",
+        "number_in(row, metrics.STEPS, self.path) < num_steps",
+        WRITERS,
+    ),
+    Mutant(
+        "a new column makes the rows before it unreadable",
+        f"{RUNS}/writers.py",
+        "            self._rewrite(read_rows(self.path))\n",
+        "",
+        WRITERS,
+    ),
+    Mutant(
+        "TensorBoard hides the point of the checkpoint",
+        f"{RUNS}/writers.py",
+        "self._purge_step = num_steps + 1",
+        "self._purge_step = num_steps",
+        WRITERS,
+    ),
+    Mutant(
+        "an evaluation stands in all rows after it",
+        f"{RUNS}/recorder.py",
+        "        self._evaluation = learner.last_evaluation\n",
+        "",
+        RECORDS,
+    ),
+    Mutant(
+        "a checkpoint is written only at the end",
+        f"{RUNS}/recorder.py",
+        "if learner.num_steps >= self._next_checkpoint:",
+        "if learner.num_steps > learner.target_steps:",
+        ROWS,
+    ),
+    Mutant(
+        "a resumed run forgets its counters",
+        f"{RUNS}/saving.py",
+        "            scheme.load_state(state[_SCHEME])\n",
+        "            state[_SCHEME]\n",
+        ("tests/unit/test_learner.py::test_a_resumed_run_goes_on_as_if_nothing_had_happened",),
+    ),
+    Mutant(
+        "a resumed run forgets its replay",
+        f"{RUNS}/saving.py",
+        "        scheme.load_storage(self._run.storage_folder)\n",
+        "",
+        SAVING,
+    ),
+    Mutant(
+        "parameters that were changed change back on resume",
+        f"{RUNS}/saving.py",
+        "_change_again(scheme, state.get(_CHANGES, {}))",
+        "_change_again(scheme, {})",
+        SAVING,
+    ),
+    Mutant(
+        "the storage's gamma wins over the algorithm's",
+        f"{RUNS}/saving.py",
+        """    for name, value in changes.get(_OF_STORAGE, {}).items():
+        scheme.update_storage_parameter(name, value)
+    for name, value in changes.get(_OF_ALGORITHM, {}).items():
+        scheme.update_algorithm_parameter(name, value)
+""",
+        """    for name, value in changes.get(_OF_ALGORITHM, {}).items():
+        scheme.update_algorithm_parameter(name, value)
+    for name, value in changes.get(_OF_STORAGE, {}).items():
+        scheme.update_storage_parameter(name, value)
+""",
+        SAVING,
+    ),
+    Mutant(
+        "curves reach as far as the longest run",
+        f"{RUNS}/curves.py",
+        "last = max(first, min(curve.steps[-1] for curve in curves))",
+        "last = max(first, max(curve.steps[-1] for curve in curves))",
+        CURVES,
+    ),
+    Mutant(
+        "the interquartile mean keeps the best runs",
+        f"{RUNS}/curves.py",
+        "[num_cut : len(values) - num_cut]",
+        "[num_cut:]",
+        CURVES,
+    ),
+    Mutant(
+        "the band is half as wide",
+        f"{RUNS}/curves.py",
+        "[(1 - _LEVEL) / 2, (1 + _LEVEL) / 2]",
+        "[(2 - _LEVEL) / 4, (2 + _LEVEL) / 4]",
+        CURVES,
+    ),
+    Mutant(
+        "a run is written over another",
+        f"{RUNS}/directory.py",
+        "        if run.exists:\n",
+        "        if run.exists and not run.config:\n",
+        (f"{TESTS}/test_directory.py",),
+    ),
+    Mutant(
+        "rates are those of the whole run",
+        f"{RUNS}/rates.py",
+        "deque(maxlen=_NUM_MARKS)",
+        "deque()",
+        (f"{TESTS}/test_rates.py",),
+    ),
+    Mutant(
+        "a second Ctrl-C is held back too",
+        f"{RUNS}/interrupts.py",
+        "        if is_held:\n            raise KeyboardInterrupt\n        is_held",
+        "        is_held",
+        (f"{TESTS}/test_interrupts.py",),
+    ),
+)

@@ -1,0 +1,300 @@
+"""Faults in the storages."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+EXPERIENCE: Final = "agent/storages/experience"
+TESTS: Final = "tests/unit/agent/storages"
+PROGRAMS: Final = (f"{TESTS}/test_against_reference.py",)
+FREQUENCIES: Final = (f"{TESTS}/test_frequencies.py",)
+BAD_INPUT: Final = (f"{TESTS}/test_bad_input.py",)
+SKIPS: Final = (f"{TESTS}/off_policy/test_skip.py",)
+HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
+
+MUTANTS = (
+    Mutant(
+        "ids ignore that the ring has wrapped",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "(newest - (age if age >= 0 else age + slots))",
+        "(newest - abs(age))",
+        PROGRAMS,
+    ),
+    Mutant(
+        "rewards are folded past the end of the ring",
+        f"{EXPERIENCE}/kernels/gather_kernels.py",
+        """        if row == lane_end:
+            row -= lane_bytes
+    return total""",
+        """        if row == lane_end:
+            row -= row_bytes
+    return total""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "windows cross the end of an episode",
+        f"{EXPERIENCE}/kernels/gather_kernels.py",
+        "while used < most and load_i32(row + R_TAIL) == 0:",
+        "while used < most:",
+        PROGRAMS,
+    ),
+    Mutant(
+        "bootstraps at termination",
+        f"{EXPERIENCE}/kernels/gather_kernels.py",
+        "power if alive else 0.0",
+        "power",
+        PROGRAMS,
+    ),
+    Mutant(
+        "the discount of a shorter window is that of a full one",
+        f"{EXPERIENCE}/kernels/gather_kernels.py",
+        "if places[P_USED, item] != length:",
+        "if places[P_USED, item] > length:",
+        PROGRAMS,
+    ),
+    Mutant(
+        "the next observation of an end is the next episode's first",
+        f"{EXPERIENCE}/kernels/gather_kernels.py",
+        """        if places[P_TAIL, item] != 0:
+            source = places""",
+        """        if places[P_TAIL, item] < 0:
+            source = places""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "the tail of an end comes from the first lane",
+        f"{EXPERIENCE}/kernels/append_kernels.py",
+        "source = sources[carried[index, C_NEXT_SOURCE]] + (item + 1) * carried[index, C_BYTES] - num_bytes",
+        "source = sources[carried[index, C_NEXT_SOURCE]] + carried[index, C_BYTES] - num_bytes",
+        PROGRAMS,
+    ),
+    Mutant(
+        "breaks between observations are not noticed",
+        f"{EXPERIENCE}/kernels/append_kernels.py",
+        "if goes_on and not _continues(header, carried, sources, lane, number, row, item):",
+        "if goes_on and number < 0:",
+        PROGRAMS,
+    ),
+    Mutant(
+        "frame stacks reach into the episode before",
+        f"{EXPERIENCE}/kernels/append_kernels.py",
+        """    if not _is_padding(carried, sources, item):
+        if _follows""",
+        """    age = min(number, header[H_DEPTH] - 1)
+    if number < 0:
+        if _follows""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "alpha is dropped",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "if alpha != 1.0:",
+        "if alpha < 0.0:",
+        PROGRAMS,
+    ),
+    Mutant(
+        "overwritten slots keep the priority of what was there",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        """            errors[slot] = default_error
+            if has_tree:""",
+        """            if seen[0, lane] == 0:
+                errors[slot] = default_error
+            if has_tree and sums[slot] == 0.0:""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "of duplicates the last error wins",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "errors[slots[item]] = max(errors[slots[item]], new_errors[item])",
+        "errors[slots[item]] = new_errors[item]",
+        PROGRAMS,
+    ),
+    Mutant(
+        "stale ids change what has taken their slots",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        " or number < oldest_of(header, lane):",
+        ":",
+        PROGRAMS,
+    ),
+    Mutant(
+        "weights of a recent window are relative to the whole store",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "_finish(header, sums, smallest, beta, uniforms, ids, weights)\n    return visited",
+        "_finish(header, sums, mins[-1], beta, uniforms, ids, weights)\n    return visited",
+        PROGRAMS,
+    ),
+    Mutant(
+        "the physical end of the ring counts as newest",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "begin_slot, end_slot = begin % slots, (head_of(header, lane) - 1) % slots + 1",
+        "begin_slot, end_slot = slots - 1 - count, slots - 1",
+        PROGRAMS,
+    ),
+    Mutant(
+        "every lane gives equally many recent steps",
+        f"{EXPERIENCE}/kernels/draw_kernels.py",
+        "math.ceil(num_recent * size / total)",
+        "math.ceil(num_recent / num_lanes)",
+        PROGRAMS,
+    ),
+    Mutant(
+        "the span of updates between episode ends is forgotten",
+        f"{EXPERIENCE}/sampling/recent_window.py",
+        "self._span, self._drawn = self._drawn, 0",
+        "self._drawn = 0",
+        PROGRAMS,
+    ),
+    Mutant(
+        "sources share lanes",
+        f"{EXPERIENCE}/store/sources.py",
+        "        elif not self.known:\n            lane = 0",
+        "        elif self.known or not self.known:\n            lane = 0",
+        PROGRAMS,
+    ),
+    Mutant(
+        "repeated steps are stored again",
+        f"{EXPERIENCE}/store/experience_store.py",
+        "num_repeated = min(known.received - first_step, num_steps)",
+        "num_repeated = 0",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a gap in a source's steps is no cut",
+        f"{EXPERIENCE}/store/experience_store.py",
+        """            self.ring.cut(known.lane, self.num_envs)
+            known.received""",
+        "            known.received",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a skipped row that breaks its stream cuts nothing",
+        f"{EXPERIENCE}/store/ring_access.py",
+        """            for env in np.flatnonzero(breaks[step]):
+                self.ring.cut(lane + int(env), 1)
+""",
+        "",
+        SKIPS,
+    ),
+    Mutant(
+        "lanes that skipped steps share the hidden states of the first",
+        f"{EXPERIENCE}/sampling/sequences.py",
+        "if (heads == heads[0]).all() and (bases == bases[0]).all():",
+        "if len(heads):",
+        SKIPS,
+    ),
+    Mutant(
+        "a smaller store keeps the oldest steps",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
+        """first = load_i64(old_header[H_FIRST] + 8 * lane)
+    head = min(head, first + new_header[H_CAPACITY])""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "goals come from the past",
+        f"{EXPERIENCE}/kernels/hindsight_kernels.py",
+        "oldest = number if strategy == FUTURE else begin",
+        "oldest = begin",
+        PROGRAMS,
+    ),
+    Mutant(
+        "goals come from a later episode",
+        f"{EXPERIENCE}/kernels/hindsight_kernels.py",
+        "return begin, _entry(ends, entry)",
+        "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a goal reached in hindsight does not end the window",
+        f"{EXPERIENCE}/kernels/hindsight_kernels.py",
+        "                lengths[row] = index + 1\n",
+        "",
+        PROGRAMS,
+    ),
+    Mutant(
+        "too few rows are relabelled",
+        f"{EXPERIENCE}/sampling/hindsight.py",
+        "round(self.share * num_sequences)",
+        "int(self.share * num_sequences)",
+        PROGRAMS,
+    ),
+    Mutant(
+        "sequences may be incomplete",
+        f"{EXPERIENCE}/kernels/draw_kernels.py",
+        "last = head_of(header, lane) - length",
+        "last = head_of(header, lane) - 1",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a reset loses the hidden state of the context",
+        f"{EXPERIENCE}/sampling/sequences.py",
+        "= recent[lane, numbers % recent.shape[1]]",
+        "= 0",
+        PROGRAMS,
+    ),
+    Mutant(
+        "batches are overwritten while they are held",
+        f"{EXPERIENCE}/sampling/tensor_pool.py",
+        """            ):
+                return False""",
+        """            ):
+                return True""",
+        PROGRAMS,
+    ),
+    Mutant(
+        "goals are overwritten while a reward function's caller holds them",
+        f"{EXPERIENCE}/sampling/relabelling.py",
+        "return getrefcount(self._array) == self._references_at_rest",
+        "return True",
+        HINDSIGHT,
+    ),
+    Mutant(
+        "the right half of a level is never drawn",
+        f"{EXPERIENCE}/kernels/priority_kernels.py",
+        "while target >= end and node < last:",
+        "while target >= end and node < last // 2:",
+        FREQUENCIES,
+    ),
+    Mutant(
+        "infinite rewards are stored",
+        f"{EXPERIENCE}/kernels/check_kernels.py",
+        "if not math.isfinite(load_number(address, item, code)):",
+        "if math.isnan(load_number(address, item, code)):",
+        BAD_INPUT,
+    ),
+    Mutant(
+        "goals are not uniform over the future",
+        f"{EXPERIENCE}/kernels/hindsight_kernels.py",
+        "np.int64(uniforms[row] * (end - oldest + 1))",
+        "np.int64(uniforms[row] ** 1.3 * (end - oldest + 1))",
+        FREQUENCIES,
+    ),
+    Mutant(
+        "frames written ahead leave stacks that reach back to them",
+        f"{EXPERIENCE}/store/lane_ring.py",
+        "self.forget(env_lane, oldest_kept + reach)",
+        "self.forget(env_lane, oldest_kept)",
+        (f"{TESTS}/test_columns.py",),
+    ),
+    Mutant(
+        "context of a reset is read back again",
+        f"{EXPERIENCE}/store/columns.py",
+        "np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])",
+        "store.ring.firsts[lanes]",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a copy's sequences start anywhere",
+        f"{EXPERIENCE}/store/ring_access.py",
+        "if starts is not None:",
+        "if False:",
+        (f"{TESTS}/experience/sampling/test_sequences.py",),
+    ),
+    Mutant(
+        "one answer for a batch stands for all its rows",
+        f"{EXPERIENCE}/sampling/relabelling.py",
+        "if self._is_constant:",
+        "if len(achieved):",
+        HINDSIGHT,
+    ),
+)
