@@ -1,45 +1,63 @@
 """What a message and a byte cost on their way from a worker into the learner's storage."""
 
+import pickle
+import statistics
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.sleepers import make_parts
 from recollect import keys
+from recollect.agent.storages import ReplayBuffer
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.inbox import Inbox
-from recollect.scheme.collection.collectors.slices import Slice, SliceRecorder
+from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 
 # Sources, and messages that each has on its way, so that the learner never waits for one.
-NUM_SOURCES = 2
-NUM_AHEAD = 2
-NUM_WARM_UP = 16
+NUM_SOURCES: Final = 2
+NUM_AHEAD: Final = 2
+NUM_WARM_UP: Final = 16
 # As many floats as an 84×84 frame has pixels.
-OBS_SIZE = 7056
+OBS_SIZE: Final = 7056
+INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
+# Messages of the table: what is observed, and for how many steps.
+MESSAGES: Final = (("vectors", 1), ("vectors", 100), ("stacked frames", 1), ("stacked frames", 100))
+STACK: Final = 4
 
 
-class SliceSource(Worker):
+class PieceSource(Worker):
     """A worker that sends the same steps again and again, as the next ones of its stream."""
 
-    def __init__(self, index_worker: int, epoch: int, arrays: dict[str, np.ndarray]) -> None:
+    def __init__(self, index_worker: int, epoch: int, num_steps: int, obs_size: int) -> None:
         super().__init__(index_worker)
-        self._arrays = arrays
         self._epoch = epoch
+        self._num_steps = num_steps
+        self._worker = make_worker(num_steps, obs_size)
+        # The step before the first tells that the stream goes on.
+        self._worker.collect_train_data(num_steps + 1)
 
-    def send(self, number: int, num_steps: int) -> Slice:
-        """The steps as the slice with a running number."""
+    def send(self, number: int) -> SentPiece:
+        """The steps, cut out of the ring, as the piece with a running number."""
         self.tick()
-        info = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
-        return Slice((0, self.index_worker), self._epoch, number * num_steps, 1, self._arrays, info)
+        begins, origin = np.ones(1, np.int64), number * self._num_steps
+        ring = self._worker.storage.store.ring
+        piece = RingPiece.cut_from(ring, 0, begins, begins + self._num_steps, origins=origin)
+        schema = dump_schema(piece.schema) if number == 0 else ""
+        source = (0, self.index_worker)
+        return SentPiece(source, self._epoch, 1, INFO, num_steps=self._num_steps, data=piece.data, schema=schema)
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Close the environments."""
+        self._worker.stop()
 
 
-def measure_path(num_messages: int, num_steps: int = 100) -> dict[str, float]:
+def measure_path(num_messages: int, num_steps: int = 1000) -> dict[str, float]:
     """Costs of messages, MB/s of long ones, and of a plain copy of as many bytes."""
     long_s, num_bytes = _seconds_of_message(num_messages, num_steps, OBS_SIZE)
     short_s, _ = _seconds_of_message(num_messages, 1, 1)
@@ -52,19 +70,27 @@ def measure_path(num_messages: int, num_steps: int = 100) -> dict[str, float]:
     }
 
 
+def measure_messages(num_messages: int) -> dict[str, dict[str, float]]:
+    """Bytes for each step, and µs of the learner for a message, by kind of message; no network is in between."""
+    return {f"{kind}, {num_steps} steps": _message_costs(kind, num_steps, num_messages) for kind, num_steps in MESSAGES}
+
+
+def make_worker(num_steps: int, obs_size: int) -> Any:
+    """A worker in this process, with a storage that is soon overwritten, as in a run that has gone on for a while."""
+    parts = make_parts(0.0, num_steps, obs_size=obs_size, size=4 * num_steps)
+    return CWorkerSet(0, 0, **parts).local_worker()
+
+
 def _seconds_of_message(num_messages: int, num_steps: int, obs_size: int) -> tuple[float, int]:
     """Seconds between messages of sources that are always ahead, stored one after the other, and their bytes."""
-    # So small a storage is overwritten before the measurement begins, as in a run that has gone on for a while.
-    parts = make_parts(0.0, num_steps, obs_size=obs_size, size=NUM_WARM_UP * num_steps)
-    learner = CWorkerSet(0, 0, **parts).local_worker()
-    arrays = _steps(learner, num_steps)
+    learner = make_worker(num_steps, obs_size)
     inbox = Inbox(learner)
-    sources = WorkerSet(SliceSource, {"arrays": arrays}, None, NUM_SOURCES)
+    sources = WorkerSet(PieceSource, {"num_steps": num_steps, "obs_size": obs_size}, None, NUM_SOURCES)
     sent = dict.fromkeys(sources.indices, 0)
 
     def send(index: int) -> Any:
         sent[index] += 1
-        return sources.call(index, "send", sent[index] - 1, num_steps)
+        return sources.call(index, "send", sent[index] - 1)
 
     def store_next() -> int:
         answer = sources.wait(pending)[0]
@@ -88,31 +114,55 @@ def _seconds_of_message(num_messages: int, num_steps: int, obs_size: int) -> tup
 
 def _seconds_of_copy(num_copies: int, num_bytes: int) -> float:
     """Seconds of a plain copy in memory."""
-    source = np.ones(num_bytes, np.uint8)
-    target = np.empty_like(source)
+    source, target = np.ones(num_bytes, np.uint8), np.ones(num_bytes, np.uint8)
     begin = time.perf_counter()
     for _ in range(num_copies):
         np.copyto(target, source)
     return (time.perf_counter() - begin) / num_copies
 
 
-def _steps(learner: Any, num_steps: int) -> dict[str, np.ndarray]:
-    """Steps as they travel, recorded by hand."""
-    recorder = SliceRecorder(num_steps)
-    obs = learner.envs_train.reset()
-    for _ in range(num_steps):
-        action, clipped, _, _ = learner.algo.acting_step(obs, learner.rhs, learner.done)
-        step = learner.envs_train.step(clipped)
-        recorder.insert_transition(
-            {
-                keys.OBS: obs,
-                keys.DONE: np.zeros((1, 1), np.float32),
-                keys.ACTION: action,
-                keys.REWARD: step.reward,
-                keys.NEXT_OBS: step.next_obs,
-                keys.NEXT_DONE: step.terminated,
-                keys.NEXT_TERMINATED: step.terminated,
-            }
-        )
-        obs = step.obs
-    return recorder.take()
+def _message_costs(kind: str, num_steps: int, num_messages: int) -> dict[str, float]:
+    """Median bytes for each step of pickled messages, and µs of unpickling and storing one."""
+    storage = ReplayBuffer.standalone(NUM_WARM_UP * num_steps, frame_stack=STACK if kind != "vectors" else None)
+    outbox, steps = storage.make_outbox(num_steps), _steps(kind, num_steps * (num_messages + NUM_WARM_UP))
+    sizes, times_us, schema = [], [], None
+    for _ in range(num_messages + NUM_WARM_UP):
+        for _ in range(num_steps):
+            outbox.insert_transition(next(steps))
+        buffers: list[pickle.PickleBuffer] = []
+        message = SentPiece((0, 0), 0, 1, INFO, **contents(outbox, is_compressed=False))
+        pickled = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
+        sizes.append((len(pickled) + sum(buffer.raw().nbytes for buffer in buffers)) / num_steps)
+        begin = time.perf_counter()
+        received: SentPiece = pickle.loads(pickled, buffers=buffers)
+        schema = schema or load_schema(received.schema)
+        storage.append_piece(received.piece(schema), source=(0, 0, 0))
+        times_us.append(1e6 * (time.perf_counter() - begin))
+    return {
+        "bytes_per_step": statistics.median(sizes),
+        "learner_us": statistics.median(times_us[NUM_WARM_UP:]),
+    }
+
+
+def _steps(kind: str, num_steps: int) -> Iterator[dict[str, np.ndarray]]:
+    """Steps of one env whose episodes have 50 steps: observations float32[17], or four stacked frames uint8[84, 84]."""
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 255, (STACK + 1, 84, 84), np.uint8)
+    vector = rng.standard_normal((1, 17)).astype(np.float32)
+    for number in range(num_steps):
+        if kind == "vectors":
+            obs, vector = vector, rng.standard_normal((1, 17)).astype(np.float32)
+            led_to = vector
+        else:
+            obs, led_to = frames[None, :-1].copy(), frames[None, 1:].copy()
+            frames = np.concatenate([frames[1:], rng.integers(0, 255, (1, 84, 84), np.uint8)])
+        ended = np.full((1, 1), number % 50 == 49)
+        yield {
+            keys.OBS: obs,
+            keys.DONE: np.zeros((1, 1), np.float32),
+            keys.ACTION: np.zeros((1, 6), np.float32),
+            keys.REWARD: np.ones((1, 1), np.float32),
+            keys.NEXT_OBS: led_to,
+            keys.NEXT_DONE: ended,
+            keys.NEXT_TERMINATED: ended,
+        }

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from recollect import keys
 from recollect.agent.storages import ReplayBuffer
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.collectors.codec import pack
+from recollect.scheme.collection.collectors.codec import compress
 from tests.parts import CountingAlgo, ScriptedEnvs
 from tests.unit.scheme.collection.collectors.test_collector import WeightedActor
 from tests.unit.scheme.fake_engine import FakeEngine
@@ -82,4 +81,4 @@ def test_the_device_is_the_one_that_was_asked_for() -> None:
 def test_compression_is_of_raw_bytes() -> None:
     # They went through base64, which makes them a third longer.
     noise = np.random.default_rng(1).integers(0, 255, 100_000).astype(np.uint8)
-    assert pack({keys.OBS: noise}).frame.nbytes < 1.01 * noise.nbytes
+    assert compress(noise)[0].nbytes < 1.01 * noise.nbytes

@@ -13,6 +13,8 @@ from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore, SequenceShape
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.outbox import Outbox
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 from recollect.roles import Actor, Algorithm, Batch, Device, Sample, VectorEnvs
@@ -179,6 +181,23 @@ class BaseBuffer(Storage):
         with self._store.lock:
             self._store.insert_slice(new_data, source, _num_steps(new_data[keys.REWARD]), first_step)
             self._on_append()
+
+    def append_piece(self, piece: RingPiece, *, source: Hashable) -> int:
+        """Store the steps of a piece that were not received before; returns how many they were.
+
+        What cannot be of this storage's kind is refused with a `SchemaError`, and nothing has changed.
+        """
+        with self._store.lock:
+            num_new = self._store.append_piece(piece, source)
+            self._on_append()
+            return num_new
+
+    def make_outbox(self, num_steps: int, before: Outbox | None = None) -> Outbox:
+        """A small store of steps that are to be sent to a storage like this one, `num_steps` at a time.
+
+        It goes on with the streams of the one `before` it, if there was one.
+        """
+        return Outbox(self._store.make_outbox_store(num_steps + 1), before)
 
     def release_source(self, source: Hashable) -> None:
         """Say that a source has left; the next one that joins takes its lanes."""

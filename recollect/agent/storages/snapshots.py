@@ -121,7 +121,8 @@ def cut_streams(storage: BaseBuffer) -> None:
         if store.is_built:
             for source in store.sources:
                 if source == _LOCAL_SOURCE:
-                    store.ring.cut(store.lane_of(source), store.num_envs)
+                    lane = store.lane_of(source)
+                    store.ring.cut_lanes(range(lane, lane + store.num_envs))
                 else:
                     store.release(source)
 

@@ -8,17 +8,19 @@ import numpy as np
 import torch
 
 from recollect import keys
+from recollect.agent.storages.experience.store.outbox import Outbox
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.scheme.base import engine
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.collection.collectors.codec import pack
-from recollect.scheme.collection.collectors.slices import Slice, SliceRecorder, expand
+from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS
 from recollect.scheme.collection.worker.acting import Acting
 from recollect.scheme.collection.worker.components import REPLACEMENTS
 from recollect.scheme.collection.worker.episodes import EpisodeHistory
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.collection.worker.remote_envs import RemoteEnvs
+from recollect.scheme.collection.worker.step_list import StepList
+from recollect.scheme.gradients.normaliser_sums import gain, take_sums
 from recollect.scheme.weights import unpack_weights
 
 Factory = Callable[..., Any]
@@ -112,7 +114,8 @@ class CWorker(Worker):
         self.done: Any = None
         self._acting = Acting(self)
         self._version: int | None = None
-        self._num_recorded = 0
+        self._outbox: Outbox | None = None
+        self._outbox_of: Any = None
         self.algo_factory = algo_factory
         self.train_envs_factory = train_envs_factory
         self.envs_train = self.make_envs(train_envs_factory)
@@ -153,15 +156,15 @@ class CWorker(Worker):
         info : dict
             The time spent, the episodes that ended, and how often an env has failed so far.
         """
-        recorder = SliceRecorder(self.update_every)
-        info = self._collect_into(recorder, listen_to)
+        steps = StepList()
+        info = self._collect_into(steps, listen_to)
         device = torch.device("cpu") if data_to_cpu else self.device
-        return _to_tensors(expand(recorder.take()), device), info
+        return _to_tensors(steps.arrays(), device), info
 
-    def collect_slice(
+    def collect_piece(
         self, weights: Mapping[str, np.ndarray], version: int, num_run_steps: int, listen_to: Collection[str] = ()
-    ) -> Slice:
-        """Collect for one update stage, as a worker of a set does; the storage is not touched.
+    ) -> SentPiece:
+        """Collect for one update stage, as a worker of a set does, into a small store whose newest piece is sent.
 
         Parameters
         ----------
@@ -178,14 +181,16 @@ class CWorker(Worker):
             self.set_weights(unpack_weights(weights))
             self._version = self.actor_version = version
         self.follow_run(num_run_steps)
-        recorder = SliceRecorder(self.update_every)
-        first_step = self._num_recorded
-        info = self._collect_into(recorder, listen_to)
-        self._num_recorded += len(recorder)
-        arrays = recorder.take()
-        packed = pack(arrays) if self.compress_data_to_send else None
-        source = (self.index_parent, self.index_worker)
-        return Slice(source, self.epoch, first_step, version, {} if packed else arrays, info, packed)
+        outbox, seen = self._ready_outbox(), take_sums(self.actor)
+        info = self._collect_into(outbox, listen_to)
+        return SentPiece(
+            (self.index_parent, self.index_worker),
+            self.epoch,
+            version,
+            info,
+            gain(seen, take_sums(self.actor)),
+            **contents(outbox, is_compressed=self.compress_data_to_send),
+        )
 
     def collect_train_data(self, num_steps: int | None = None, listen_to: Collection[str] = ()) -> tuple[float, float]:
         """Step the train environments and store what happens.
@@ -300,10 +305,17 @@ class CWorker(Worker):
             if envs is not None:
                 envs.close()
 
-    def _collect_into(self, recorder: SliceRecorder, listen_to: Collection[str]) -> Info:
+    def _ready_outbox(self) -> Outbox:
+        """The store of steps to send, of the present storage's kind and with room for one stage."""
+        if self._outbox is None or self._outbox_of is not self.storage:
+            self._outbox, self._outbox_of = self.storage.make_outbox(self.update_every, self._outbox), self.storage
+        self._outbox.expect(self.update_every)
+        return self._outbox
+
+    def _collect_into(self, target: Outbox | StepList, listen_to: Collection[str]) -> Info:
         """Collect for one update stage, and say what else there is to know of it."""
         begin = time.perf_counter()
-        self._acting.take_steps(recorder, self.update_every, listen_to)
+        self._acting.take_steps(target, self.update_every, listen_to)
         elapsed_s = time.perf_counter() - begin
         episodes = self.episodes.take_new()
         return {

@@ -124,7 +124,7 @@ def _alone(workers: CWorkerSet, index: int, num_steps: int) -> dict[str, Any]:
 def test_large_arrays_are_read_where_the_object_store_has_them(make: Make) -> None:
     workers = make(1, "ddqn", "replay", env=ImageEnv, size=100)
     weights = ray.put(pack_weights(workers.local_worker().actor))
-    new = ray.get(workers.handle(0).collect_slice.remote(weights, 1, 0))
+    new = ray.get(workers.handle(0).collect_piece.remote(weights, 1, 0))
     images = new.arrays[keys.OBS]
     assert images.nbytes > 200_000
     assert not images.flags.owndata

@@ -107,7 +107,7 @@ def test_an_env_that_raises_ends_the_run_in_its_own_words(make: Make, tmp_path: 
         workers.collection.collect()
     assert "at most 1 are allowed" in str(raised.value)
     # The lines of the worker's traceback.
-    assert "in collect_slice" in str(raised.value)
+    assert "in collect_piece" in str(raised.value)
     assert len(workers.local_worker().storage) == 20
 
 

@@ -15,6 +15,9 @@ from recollect.agent.storages.experience.sampling.outputs import Nested, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.sources import check_origin
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
@@ -84,14 +87,20 @@ class RolloutBuffer(BaseBuffer):
     def insert_transition(self, sample: Sample) -> None:
         with self._store.lock:
             self._check_keys(sample)
-            self._make_room(0, 1)
+            self._make_room(0, None, 1)
             super().insert_transition(sample)
 
     def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
         with self._store.lock:
             self._check_keys(new_data)
-            self._make_room(source, len(new_data.get(keys.REWARD, ())), first_step)
+            self._make_room(source, check_origin(source, first_step), len(new_data.get(keys.REWARD, ())))
             super().insert_data_slice(new_data, source=source, first_step=first_step)
+
+    def append_piece(self, piece: RingPiece, *, source: Hashable) -> int:
+        with self._store.lock:
+            self._check_keys(sample_of(piece.schema, self.num_envs))
+            self._make_room(source, piece.begins, piece.num_steps)
+            return super().append_piece(piece, source=source)
 
     def before_gradients(self) -> None:
         """Compute returns and advantages of all that is stored; batches are then made of it."""
@@ -224,21 +233,19 @@ class RolloutBuffer(BaseBuffer):
                 f"{', '.join(map(str, sample))}. On-policy algorithms tell values and log-probabilities as they act"
             )
 
-    def _make_room(self, source: Hashable, num_steps: int, first_step: int | None = None) -> None:
+    def _make_room(self, source: Hashable, first_step: int | np.ndarray | None, num_steps: int | np.ndarray) -> None:
         """Refuse steps for which there is no room; a source that joins gets room of its own."""
-        state = self._store.state()
-        known = {name: (lane, received) for name, lane, received in state.sources}
-        num_stored = 0
+        num_new = self._store.num_new(source, first_step, num_steps)
+        known, num_stored = self._store.sources, 0
         if source in known:
-            lane, received = known[source]
+            lane = self._store.lane_of(source)
             num_stored = int(self._store.ring.sizes[lane : lane + self.num_envs].max())
-            num_steps -= 0 if first_step is None else min(max(0, received - first_step), num_steps)
-        if num_stored + num_steps > self.max_size:
+        if num_stored + num_new > self.max_size:
             raise StorageError(
-                f"no room for {num_steps} more steps: {num_stored} of {self.max_size} are stored; "
+                f"no room for {num_new} more steps: {num_stored} of {self.max_size} are stored; "
                 "call reset after each update stage, or use a larger size"
             )
-        if source not in known and known and not state.vacant_lanes:
+        if source not in known and known and not self._store.state().vacant_lanes:
             self._store.resize(self.max_size * (len(known) + 1))
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:

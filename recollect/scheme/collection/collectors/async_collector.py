@@ -8,7 +8,7 @@ from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.inbox import Life
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
-from recollect.scheme.collection.collectors.slices import Slice
+from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.compatibility import check_older_policies
 from recollect.scheme.weights import Version
 
@@ -19,16 +19,16 @@ _MOST_CALLS: Final = 2
 class AsyncCollector(RemoteCollector):
     """Workers collect all the time, and what has come in is learned from.
 
-    A stage takes in what has arrived, and waits for at least one slice; an on-policy one waits for as many slices as
+    A stage takes in what has arrived, and waits for at least one piece; an on-policy one waits for as many pieces as
     there are workers. Workers act with the newest weights at the time of each call. If that is
-    more than `max_policy_lag` versions ago, the slice is waited for before the next update.
+    more than `max_policy_lag` versions ago, the piece is waited for before the next update.
 
     Parameters
     ----------
     worker, workers, num_parents
         As in `RemoteCollector`.
     max_policy_lag : int, optional
-        Most versions that the policy of a slice may be behind; a stage has one version, however many updates were
+        Most versions that the policy of a piece may be behind; a stage has one version, however many updates were
         made before it.
     """
 
@@ -41,7 +41,7 @@ class AsyncCollector(RemoteCollector):
         self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
         self._num_calls = int(min(_MOST_CALLS, self._max_lag))
         self._pending: dict[Call, int] = {}
-        self._waiting: deque[Slice] = deque()
+        self._waiting: deque[SentPiece] = deque()
 
     def _collect(self, version: Version) -> None:
         num_enough = self._workers.num_workers if self.worker.algo.is_on_policy else 1
@@ -76,8 +76,8 @@ class AsyncCollector(RemoteCollector):
                 self._pending[self._call(index, version)] = version.number
 
     def _store_waiting(self) -> None:
-        """Store the slices for which there is room, each worker's in the order in which it sent them."""
-        kept: deque[Slice] = deque()
+        """Store the pieces for which there is room, each worker's in the order in which it sent them."""
+        kept: deque[SentPiece] = deque()
         for new in self._waiting:
             if any(other.source == new.source for other in kept) or not self._inbox.has_room(new):
                 kept.append(new)

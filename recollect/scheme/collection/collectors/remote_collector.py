@@ -1,4 +1,4 @@
-"""`RemoteCollector`: what collections by remote workers share, from weights on their way to slices taken in."""
+"""`RemoteCollector`: what collections by remote workers share, from weights on their way to pieces taken in."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -9,10 +9,10 @@ from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.collector import Collector, check_addition, check_removal
 from recollect.scheme.collection.collectors.inbox import Inbox, Life
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
-from recollect.scheme.collection.collectors.slices import Slice
+from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import PublishedWeights, Version
 
-_COLLECT: Final = "collect_slice"
+_COLLECT: Final = "collect_piece"
 
 
 class RemoteCollector(Collector):
@@ -74,7 +74,7 @@ class RemoteCollector(Collector):
         return sum(report.env_failures for report in self.reports())
 
     def progress(self) -> int:
-        """Return a number that moves on with every slice, and with every sign of life of a worker."""
+        """Return a number that moves on with every piece, and with every sign of life of a worker."""
         return self._num_received + self._workers.progress
 
     @abstractmethod
@@ -111,7 +111,7 @@ class RemoteCollector(Collector):
                 self._inbox.forget(life)
         self._departed = [life for life in self._departed if self._is_expected(life)]
 
-    def _take_in(self, new: Slice) -> None:
+    def _take_in(self, new: SentPiece) -> None:
         receipt = self._inbox.insert(new, self._weights.number)
         self._num_received += 1
         self._receipts.append(receipt)

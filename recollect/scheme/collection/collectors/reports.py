@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from recollect import metrics
 
-_NUM_RECENT_SLICES: Final = 20
+_NUM_RECENT_PIECES: Final = 20
 _TOTALS: Final = ("num_steps", "restarts", "num_bytes", "codec_s", "env_failures")
 
 
@@ -59,7 +59,7 @@ def add_totals(report: WorkerReport, earlier: Iterable[WorkerReport]) -> WorkerR
 
 
 class Receipt(NamedTuple):
-    """What is noted of one slice."""
+    """What is noted of one piece."""
 
     num_steps: int
     time_s: float
@@ -80,8 +80,8 @@ class WorkerRecord:
 
     def __init__(self, index_parent: int, index_worker: int) -> None:
         self._place = (index_parent, index_worker)
-        self._recent: deque[Receipt] = deque(maxlen=_NUM_RECENT_SLICES)
-        self._arrivals: deque[float] = deque([time.monotonic()], maxlen=_NUM_RECENT_SLICES + 1)
+        self._recent: deque[Receipt] = deque(maxlen=_NUM_RECENT_PIECES)
+        self._arrivals: deque[float] = deque([time.monotonic()], maxlen=_NUM_RECENT_PIECES + 1)
         self._num_steps = 0
         self._num_bytes = 0
         self._codec_s = 0.0
@@ -90,7 +90,7 @@ class WorkerRecord:
         self._is_alive = False
 
     def add(self, receipt: Receipt) -> None:
-        """Note a slice."""
+        """Note a piece."""
         self._recent.append(receipt)
         self._arrivals.append(time.monotonic())
         self._num_steps += receipt.num_steps

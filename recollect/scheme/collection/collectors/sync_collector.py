@@ -7,7 +7,7 @@ from typing import Final
 from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
-from recollect.scheme.collection.collectors.slices import Slice
+from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
 
 _HEAR: Final = "hear"
@@ -41,20 +41,20 @@ class SyncCollector(RemoteCollector):
         pending = {self._call(index, version, [word]) for index in self._workers.indices}
         num_enough = math.ceil(self._fraction_workers * len(pending))
         told: set[Call] = set()
-        slices: dict[int, Slice] = {}
+        pieces: dict[int, SentPiece] = {}
         while pending:
             for answer in self._workers.wait(pending):
                 pending.remove(answer.call)
                 if answer.error is None:
-                    slices[answer.call.worker] = answer.value
+                    pieces[answer.call.worker] = answer.value
                 else:
                     pending.add(self._call(answer.call.worker, version, [word]))
-            if len(slices) >= num_enough:
+            if len(pieces) >= num_enough:
                 self._tell(pending - told, word)
                 told |= pending
         # In the order of workers, so that a run does not depend on who is faster.
-        for index in sorted(slices):
-            self._take_in(slices[index])
+        for index in sorted(pieces):
+            self._take_in(pieces[index])
 
     def _tell(self, calls: Iterable[Call], word: str) -> None:
         for call in calls:

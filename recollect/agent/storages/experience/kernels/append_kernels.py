@@ -102,7 +102,7 @@ def _continues(header, carried, sources, lane, number, row, item):
 
 
 @nb.njit(**HELPER)
-def _cut_before_pending(header, carried, lane, number):
+def cut_before_pending(header, carried, lane, number):
     """End the stream after step `number - 1`: its next observation moves from slot to tail."""
     record = take_record(header, H_TAIL_FREE)
     tail = header[H_TAILS] + record * header[H_TAIL_BYTES]
@@ -270,7 +270,7 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
     low = _make_room(header, lane, number, next_row)
     goes_on = number > low and load_i32(previous_row + R_TAIL) == 0
     if goes_on and not _continues(header, carried, sources, lane, number, row, item):
-        _cut_before_pending(header, carried, lane, number)
+        cut_before_pending(header, carried, lane, number)
         header[H_NUM_CUTS] += 1
         goes_on = False
     if not goes_on:
@@ -318,4 +318,4 @@ def cut(header, carried, lane):
     """Break the stream of `lane` after its newest step, if it has one that goes on."""
     head = load_i64(header[H_HEAD] + 8 * lane)
     if head > load_i64(header[H_LOW] + 8 * lane) and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
-        _cut_before_pending(header, carried, lane, head)
+        cut_before_pending(header, carried, lane, head)

@@ -47,7 +47,7 @@ def release(header, row):
 
 
 @nb.njit(**HELPER)
-def _evict_until(header, lane, number):
+def evict_until(header, lane, number):
     """Forget the steps of `lane` before `number`."""
     low_address = header[H_LOW] + 8 * lane
     for old in range(load_i64(low_address), number):
@@ -66,6 +66,6 @@ def forget(header, lane, number):
         low = load_i64(header[H_LOW] + 8 * lane)
         if low < head and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
             release(header, row_at(header, lane, head))
-    _evict_until(header, lane, number - guard)
+    evict_until(header, lane, number - guard)
     first_address = header[H_FIRST] + 8 * lane
     store_i64(first_address, max(load_i64(first_address), number))

@@ -99,6 +99,8 @@ OK = 0
 BAD_REWARD = 1
 BAD_FLAG = 2
 TERMINATED_WITHOUT_DONE = 3
+BAD_REFERENCE = 4
+BAD_STACK = 5
 
 # Kinds of output columns, and the words of their table.
 K_FIRST = 0

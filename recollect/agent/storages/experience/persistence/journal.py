@@ -22,20 +22,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from recollect.agent.storages.experience.persistence.manifest import dump_store, load_store
-from recollect.agent.storages.experience.persistence.snapshot import Snapshot, standing
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot, below, standing
 from recollect.agent.storages.experience.persistence.snapshot_content import (
     Addition,
     Content,
     Extras,
-    Piece,
+    Part,
     SlotValues,
     cut_slots,
-    group_size_of,
-    lanes_of,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_pieces import cut_piece
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import StorageError
 
 # Entries are put together once there is as much of them as of the chunk that a snapshot writes anew.
@@ -45,6 +44,13 @@ _SNAPSHOT: Final = "snapshot"
 # Length and checksum of the entry that follows.
 _HEAD: Final = struct.Struct("<QI")
 _ABOUT: Final = "about"
+_PIECES: Final = "pieces/"
+_SLOTS: Final = "slots/"
+_SEQUENCES: Final = "sequences/"
+_BEGINS: Final = "begins"
+_ENDS: Final = "ends"
+# An entry is small: it is read whatever steps are asked for.
+_NO_END: Final = 1 << 62
 
 
 @dataclass
@@ -52,8 +58,8 @@ class _Noted:
     """How far a store had got when it was last written."""
 
     ring: ref[LaneRing]
-    group_size: int
     heads: np.ndarray
+    are_broken: np.ndarray
     table: np.ndarray
     num_bytes: int = 0
 
@@ -62,8 +68,6 @@ class _Noted:
         ring = store.ring
         return (
             self.ring() is ring
-            # Lane by lane is always possible, also where lanes have got equally far again.
-            and self.group_size in (1, group_size_of(ring, store.num_envs))
             and bool((ring.heads >= self.heads).all())
             and np.array_equal(self.table, store.starts.table)
         )
@@ -105,7 +109,7 @@ class Journal:
                 self._begin(store, extras)
                 return
             entry = _entry(self._token, store, extras, noted)
-            noted.heads = store.ring.heads.copy()
+            noted.heads, noted.are_broken = _standing_of(store.ring)
             noted.num_bytes += len(entry)
         try:
             with open(self._path, "ab") as file:
@@ -126,32 +130,31 @@ class Journal:
         self._path.unlink(missing_ok=True)
         self._token = self._snapshot.token
         ring = store.ring
-        size = group_size_of(ring, store.num_envs)
-        self._noted = _Noted(ref(ring), size, ring.heads.copy(), store.starts.table.copy())
+        self._noted = _Noted(ref(ring), *_standing_of(ring), store.starts.table.copy())
+
+
+def _standing_of(ring: LaneRing) -> tuple[np.ndarray, np.ndarray]:
+    """How far each lane has got, and whether its stream is broken there."""
+    return ring.heads.copy(), ring.are_broken(np.arange(ring.num_lanes), ring.heads)
 
 
 def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) -> bytes:
     """The steps since `noted` and how the store stands, as bytes."""
-    ring, starts, size = store.ring, store.starts, noted.group_size
-    pieces = []
+    ring, starts = store.ring, store.starts
     arrays: dict[str, np.ndarray] = {}
-    for group in range(ring.num_lanes // size):
-        lanes = lanes_of(size, group)
-        # What the newest step led to may have changed since it was written.
-        low, head = int(ring.lows[lanes.start]), int(ring.heads[lanes.start])
-        begin = max(low, int(noted.heads[lanes.start]) - 1)
-        if low < head:
-            pieces.append((group, begin, head + 1))
-            arrays |= {f"{group}/{name}": array for name, array in cut_piece(ring, lanes, begin, head + 1).items()}
+    heads, are_broken = _standing_of(ring)
+    has_news = ((heads > noted.heads) | (are_broken != noted.are_broken)).reshape(-1, store.num_envs).any(1)
+    for lane in (np.flatnonzero(has_news) * store.num_envs).tolist():
+        lanes = slice(lane, lane + store.num_envs)
+        piece = RingPiece.cut_from(ring, lane, np.maximum(ring.lows, noted.heads)[lanes], ring.heads[lanes])
+        arrays[f"{_PIECES}{lane // store.num_envs}"] = piece.data
     # A start is drawn, and gets a value, once it has all of its steps.
-    slots = cut_slots(ring, size, extras.slot_arrays, noted.heads - starts.length)
-    arrays |= {f"slots/{each.group}/{each.name}": each.values for each in slots}
-    arrays |= {f"sequences/{name}": array for name, array in starts.state(ring, noted.heads).items()}
+    begins, ends, values = cut_slots(ring, extras.slot_arrays, noted.heads - starts.length)
+    arrays |= {_BEGINS: begins, _ENDS: ends, **{_SLOTS + name: array for name, array in values.items()}}
+    arrays |= {_SEQUENCES + name: array for name, array in starts.state(ring, noted.heads).items()}
     changes = standing(store, extras.state)
     about = {
         "token": token,
-        "pieces": pieces,
-        "slots": [(each.name, each.group, each.begin) for each in slots],
         **changes,
         "store": dump_store(changes["store"]),
     }
@@ -182,15 +185,11 @@ def _parse(arrays: Mapping[str, np.ndarray], token: str) -> Addition | None:
     about: dict[str, Any] = json.loads(arrays[_ABOUT].tobytes())
     if about.pop("token") != token:
         return None
-    pieces = [
-        Piece(group, begin, end, partial(_below, arrays, f"{group}/")) for group, begin, end in about.pop("pieces")
-    ]
-    slots = [
-        SlotValues(name, group, first, arrays[f"slots/{group}/{name}"]) for name, group, first in about.pop("slots")
-    ]
-    content = Content(pieces, slots, _below(arrays, "sequences/"))
+    parts = [Part(int(group), _NO_END, partial(_load, data)) for group, data in below(arrays, _PIECES).items()]
+    slots = SlotValues(arrays[_BEGINS], arrays[_ENDS], below(arrays, _SLOTS))
+    content = Content(parts, slots, below(arrays, _SEQUENCES))
     return Addition({**about, "store": load_store(about["store"])}, content)
 
 
-def _below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+def _load(data: np.ndarray, schema: Schema) -> RingPiece:
+    return RingPiece(schema, data)

@@ -3,31 +3,29 @@
 import hashlib
 import json
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
-from recollect.agent.storages.experience.store.schema import Leaf, Place, Schema
+from recollect.agent.storages.experience.store.schema import Schema
+from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
 from recollect.agent.storages.experience.store.sources import StoreState
 from recollect.errors import StorageError
 
-VERSION: Final = 1
+VERSION: Final = 2
 _FORMAT: Final = "recollect lane store"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Files, by the names of their arrays, with the steps `begin` to `end` of one group of lanes.
+    """A file with a piece of the lanes of one source: of each, the steps of a range of numbers before `end`.
 
     A final chunk does not change any more: every step of it has a successor.
     """
 
     group: int
-    begin: int
     end: int
     is_final: bool
-    files: dict[str, str]
+    file: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +36,8 @@ class Manifest:
     ----------
     serial, token : int, str
         How many snapshots were written here before, and what tells this one from any other.
-    group_size : int
-        Neighbouring lanes that have got equally far and are written together.
     cursors : dict
-        Heads, firsts and lows of the lanes, by name.
+        Heads and firsts of the lanes, by name.
     arrays : dict
         Files of arrays that are written anew each time, by name.
     checksums : dict
@@ -53,7 +49,6 @@ class Manifest:
     serial: int
     token: str
     num_envs: int
-    group_size: int
     sequence: tuple[int, int] | None
     schema: Schema
     store: StoreState
@@ -68,7 +63,7 @@ class Manifest:
     def dump(self) -> bytes:
         """Write it as JSON."""
         content = {key: value for key, value in vars(self).items() if key not in ("schema", "store", "chunks")}
-        content["schema"] = _dump_schema(self.schema)
+        content["schema"] = dump_schema(self.schema)
         content["store"] = dump_store(self.store)
         content["chunks"] = [vars(chunk) for chunk in self.chunks]
         try:
@@ -97,42 +92,16 @@ def load_manifest(data: bytes, where: str) -> Manifest:
 
 
 def _load(content: dict[str, Any]) -> Manifest:
-    content["schema"] = _load_schema(content["schema"])
+    content["schema"] = load_schema(content["schema"])
     content["store"] = load_store(content["store"])
     content["chunks"] = [Chunk(**chunk) for chunk in content["chunks"]]
     content["sequence"] = None if content["sequence"] is None else tuple(content["sequence"])
     return Manifest(**content)
 
 
-def _dump_schema(schema: Schema) -> dict[str, Any]:
-    content = asdict(schema)
-    for place in (*content["carried"], *content["steps"]):
-        _dump_leaf(place["leaf"])
-    for leaf in content["hidden"]:
-        _dump_leaf(leaf)
-    content["flags"] = {key: dtype.str for key, dtype in schema.flags.items()}
-    return content
-
-
-def _dump_leaf(leaf: dict[str, Any]) -> None:
-    leaf["dtype"] = leaf["dtype"].str
-
-
-def _load_schema(content: dict[str, Any]) -> Schema:
-    for group in ("carried", "steps"):
-        content[group] = [Place(**{**place, "leaf": _load_leaf(place["leaf"])}) for place in content[group]]
-    content["hidden"] = [_load_leaf(leaf) for leaf in content["hidden"]]
-    content["flags"] = {key: np.dtype(dtype) for key, dtype in content["flags"].items()}
-    return Schema(**content)
-
-
-def _load_leaf(leaf: Mapping[str, Any]) -> Leaf:
-    return Leaf(tuple(leaf["path"]), tuple(leaf["shape"]), np.dtype(leaf["dtype"]))
-
-
 def dump_store(state: StoreState) -> dict[str, Any]:
     """Who feeds a store, as JSON."""
-    sources = [[_dump_source(source), lane, received] for source, lane, received in state.sources]
+    sources = [[_dump_source(source), lane, list(received)] for source, lane, received in state.sources]
     return {
         "sources": sources,
         "vacant_lanes": list(state.vacant_lanes),
@@ -143,7 +112,7 @@ def dump_store(state: StoreState) -> dict[str, Any]:
 
 def load_store(content: Mapping[str, Any]) -> StoreState:
     """Who feeds a store, from what `dump_store` made of it."""
-    sources = tuple((_load_source(source), lane, received) for source, lane, received in content["sources"])
+    sources = tuple((_load_source(source), lane, tuple(received)) for source, lane, received in content["sources"])
     return StoreState(sources, tuple(content["vacant_lanes"]), content["warned_of_cuts"], content["cleared_at"])
 
 

@@ -17,17 +17,14 @@ from weakref import ref
 
 import numpy as np
 
-from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.persistence.manifest import Chunk, Manifest, load_manifest
 from recollect.agent.storages.experience.persistence.snapshot_content import (
     Addition,
     Content,
     Extras,
-    Piece,
+    Part,
     SlotValues,
     cut_slots,
-    group_size_of,
-    lanes_of,
     put_slots,
     put_steps,
 )
@@ -39,7 +36,7 @@ from recollect.agent.storages.experience.persistence.snapshot_files import (
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_pieces import cut_piece
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import RecollectError, StorageError
 
@@ -47,8 +44,8 @@ from recollect.errors import RecollectError, StorageError
 _CHUNK_BYTES: Final = 1 << 23
 _SEQUENCES: Final = "sequences-"
 _SLOTS: Final = "slots-"
+_HEADS: Final = "heads"
 _FIRSTS: Final = "firsts"
-_CURSORS: Final = ("heads", _FIRSTS, "lows")
 
 
 class Snapshot:
@@ -124,13 +121,12 @@ class Snapshot:
         manifest = replace(base, **additions[-1].changes) if additions else base
         with store.lock:
             self._check_shape(store, manifest)
-            ring = store.empty_ring(manifest.schema, len(manifest.cursors[_CURSORS[0]]) // manifest.num_envs)
+            ring = store.empty_ring(manifest.schema, len(manifest.cursors[_HEADS]) // manifest.num_envs)
             try:
                 contents = [_read_content(base, SnapshotReader(self.folder, base.checksums))]
                 contents += [addition.content for addition in additions]
-                _set_cursors(ring, manifest)
-                put_steps(ring, manifest.group_size, contents)
-                extras = Extras(manifest.state, put_slots(ring, manifest.group_size, contents))
+                _fill(ring, manifest, contents)
+                extras = Extras(manifest.state, put_slots(ring, contents))
                 if check is not None:
                     check(extras)
                 store.adopt(ring, manifest.store, [content.sequences for content in contents])
@@ -146,18 +142,17 @@ class Snapshot:
     def _write_files(
         self, store: ExperienceStore, extras: Extras, before: Manifest | None, writer: SnapshotWriter
     ) -> Manifest:
-        ring, group_size = store.ring, group_size_of(store.ring, store.num_envs)
+        ring = store.ring
         arrays = {}
         for name, array in store.starts.state(ring).items():
             arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
-        for name, group, _, values in cut_slots(ring, group_size, extras.slot_arrays, ring.firsts):
-            arrays[f"{_SLOTS}{group}-{name}"] = writer.save(f"{_SLOTS}{group}-{len(arrays)}", values)
-        chunks = list(self._write_chunks(ring, group_size, before, writer))
+        for name, values in cut_slots(ring, extras.slot_arrays, ring.firsts).values.items():
+            arrays[_SLOTS + name] = writer.save(f"{_SLOTS}{len(arrays)}", values)
+        chunks = list(self._write_chunks(ring, store.num_envs, before, writer))
         return Manifest(
             serial=writer.serial,
             token=uuid.uuid4().hex,
             num_envs=store.num_envs,
-            group_size=group_size,
             sequence=None if store.sequence is None else (store.sequence.length, store.sequence.overlap),
             schema=ring.schema,
             chunks=chunks,
@@ -167,27 +162,26 @@ class Snapshot:
         )
 
     def _write_chunks(
-        self, ring: LaneRing, group_size: int, before: Manifest | None, writer: SnapshotWriter
+        self, ring: LaneRing, num_envs: int, before: Manifest | None, writer: SnapshotWriter
     ) -> Iterator[Chunk]:
-        """Write the steps in memory and what the newest led to, apart from chunks that are there already."""
+        """Write the steps in memory, apart from chunks that are there already."""
         finals = {}
-        if before is not None and before.group_size == group_size and self._is_of(ring, before):
+        if before is not None and self._is_of(ring, before):
             finals = {(chunk.group, chunk.end): chunk for chunk in before.chunks if chunk.is_final}
-        for group in range(ring.num_lanes // group_size):
-            lanes = lanes_of(group_size, group)
-            head = int(ring.heads[lanes.start])
-            for begin, end in _divide(int(ring.lows[lanes.start]), head, ring.schema, group_size):
+        num_steps = max(1, _CHUNK_BYTES // (ring.schema.slot_bytes * num_envs))
+        for lane in range(0, ring.num_lanes, num_envs):
+            lows, heads = (cursors[lane : lane + num_envs] for cursors in (ring.lows, ring.heads))
+            for begin in range(int(lows.min()) // num_steps * num_steps, int(heads.max()), num_steps):
+                group, end = lane // num_envs, begin + num_steps
                 known = finals.get((group, end))
-                if known is not None and known.begin <= begin:
+                if known is not None:
                     assert before is not None
-                    writer.keep(known.files.values(), before.checksums)
+                    writer.keep([known.file], before.checksums)
                     yield known
                     continue
-                files = {
-                    name: writer.save(f"{group}-{begin}-{name}", array)
-                    for name, array in cut_piece(ring, lanes, begin, end).items()
-                }
-                yield Chunk(group, begin, end, end < head, files)
+                ends = np.clip(end, lows, heads)
+                piece = RingPiece.cut_from(ring, lane, np.clip(begin, lows, ends), ends)
+                yield Chunk(group, end, end < int(heads.min()), writer.save(f"{group}-{begin}", piece.data))
 
     def _is_of(self, ring: LaneRing, manifest: Manifest) -> bool:
         """Whether the snapshot that is there was written from, or read into, the same ring."""
@@ -221,50 +215,42 @@ class Snapshot:
 def standing(store: ExperienceStore, state: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a manifest that say how far a store has got."""
     ring = store.ring
-    cursors = zip(_CURSORS, (ring.heads, ring.firsts, ring.lows), strict=True)
     return {
         "store": store.state(),
-        "cursors": {name: cursor.tolist() for name, cursor in cursors},
+        "cursors": {_HEADS: ring.heads.tolist(), _FIRSTS: ring.firsts.tolist()},
         "num_cuts": ring.num_cuts,
         "num_ends": ring.num_ends,
         "state": dict(state),
     }
 
 
-def _divide(low: int, head: int, schema: Schema, num_lanes: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of the chunks with the steps from `low` to the one to come, which is `head`."""
-    num_steps = max(1, _CHUNK_BYTES // (schema.slot_bytes * num_lanes))
-    begin = low
-    while low < head and begin <= head:
-        end = min((begin // num_steps + 1) * num_steps, head + 1)
-        yield begin, end
-        begin = end
-
-
-def _set_cursors(ring: LaneRing, manifest: Manifest) -> None:
-    """Prepare an empty ring for the newest steps, as many as fit."""
-    heads, firsts, lows = (np.array(manifest.cursors[name], np.int64) for name in _CURSORS)
-    ring.heads[:] = heads
-    ring.firsts[:] = np.maximum(firsts, heads - ring.capacity)
+def _fill(ring: LaneRing, manifest: Manifest, contents: Sequence[Content]) -> None:
+    """Put the newest steps into an empty ring, as many as fit."""
+    heads, firsts = (np.array(manifest.cursors[name], np.int64) for name in (_HEADS, _FIRSTS))
+    firsts = np.maximum(firsts, heads - ring.capacity)
     # The oldest stack is made of frames of the steps before it.
-    ring.lows[:] = np.minimum(heads, np.maximum(lows, ring.firsts - (ring.schema.depth - 1)))
-    ring.header[layout.H_NUM_CUTS] = manifest.num_cuts
-    ring.header[layout.H_NUM_ENDS] = manifest.num_ends
+    put_steps(ring, manifest.num_envs, np.minimum(heads, firsts - (ring.schema.depth - 1)), contents)
+    for lane, (head, first) in enumerate(zip(heads, firsts, strict=True)):
+        if ring.heads[lane] == ring.lows[lane] and first == head >= ring.heads[lane]:
+            ring.jump(lane, head)
+        if ring.heads[lane] != head or ring.lows[lane] > first:
+            raise StorageError(f"steps of lane {lane} are missing")
+        ring.forget(lane, first)
+    ring.set_counts(manifest.num_cuts, manifest.num_ends)
 
 
 def _read_content(manifest: Manifest, reader: SnapshotReader) -> Content:
     """The steps of a snapshot, read chunk by chunk, and what is kept beside them."""
 
-    def load(chunk: Chunk) -> dict[str, np.ndarray]:
-        return {name: reader.array(file) for name, file in chunk.files.items()}
+    def load(file: str, schema: Schema) -> RingPiece:
+        return RingPiece(schema, reader.array(file))
 
-    slot_values, sequences = [], {}
-    for full_name, file in manifest.arrays.items():
-        if full_name.startswith(_SEQUENCES):
-            sequences[full_name.removeprefix(_SEQUENCES)] = reader.array(file)
-        else:
-            group, _, name = full_name.removeprefix(_SLOTS).partition("-")
-            begin = manifest.cursors[_FIRSTS][int(group) * manifest.group_size]
-            slot_values.append(SlotValues(name, int(group), begin, reader.array(file)))
-    pieces = [Piece(chunk.group, chunk.begin, chunk.end, partial(load, chunk)) for chunk in manifest.chunks]
-    return Content(pieces, slot_values, sequences)
+    arrays = {name: reader.array(file) for name, file in manifest.arrays.items()}
+    firsts, heads = (np.array(manifest.cursors[name], np.int64) for name in (_FIRSTS, _HEADS))
+    parts = [Part(chunk.group, chunk.end, partial(load, chunk.file)) for chunk in manifest.chunks]
+    return Content(parts, SlotValues(firsts, heads, below(arrays, _SLOTS)), below(arrays, _SEQUENCES))
+
+
+def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Arrays whose names have a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,13 +1,17 @@
 """What a snapshot, or an entry of a journal, holds of a ring: cut out of one, put together in another."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_pieces import put_piece
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema import Schema
+from recollect.agent.storages.experience.store.sources import join
+from recollect.errors import StorageError
 
 
 @dataclass(frozen=True)
@@ -31,22 +35,20 @@ class Extras:
         return Extras({**self.state, **other.state}, {**self.slot_arrays, **other.slot_arrays})
 
 
-class Piece(NamedTuple):
-    """Steps `begin` to `end` of one group of lanes, read when they are needed."""
+class Part(NamedTuple):
+    """Steps of the lanes of one source, none of them from `end` on, read when they are needed."""
 
     group: int
-    begin: int
     end: int
-    load: Callable[[], Mapping[str, np.ndarray]]
+    load: Callable[[Schema], RingPiece]
 
 
 class SlotValues(NamedTuple):
-    """Values `[num_lanes, num_steps, ...]` that are kept beside the steps from `begin` on of one group of lanes."""
+    """Values kept beside the steps `begins` to `ends` [num_lanes], by name, those of one lane behind another's."""
 
-    name: str
-    group: int
-    begin: int
-    values: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    values: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,17 @@ class Content:
 
     Attributes
     ----------
-    pieces : list of Piece
+    parts : list of Part
         The steps.
-    slot_values : list of SlotValues
+    slots : SlotValues
         What the owner of the store keeps for each.
     sequences : dict
         State of a store of sequences, see `Starts.state`.
     """
 
-    pieces: Sequence[Piece] = ()
-    slot_values: Sequence[SlotValues] = ()
-    sequences: Mapping[str, np.ndarray] = field(default_factory=dict)
+    parts: Sequence[Part]
+    slots: SlotValues
+    sequences: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -84,58 +86,48 @@ class Addition:
     content: Content
 
 
-def group_size_of(ring: LaneRing, num_envs: int) -> int:
-    """Lanes that are written together: those of a source, unless some have got further than others."""
-    cursors = np.stack([ring.heads, ring.firsts, ring.lows]).reshape(3, -1, num_envs)
-    return num_envs if (cursors == cursors[:, :, :1]).all() else 1
+def cut_slots(ring: LaneRing, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray) -> SlotValues:
+    """Of arrays with an entry for each slot, take those of the steps from `begins` [num_lanes] on."""
+    begins, ends = np.maximum(begins, ring.firsts), ring.heads.copy()
+    slots = ring.slots(_ids(begins, ends))
+    return SlotValues(begins, ends, {name: array[slots] for name, array in slot_arrays.items()})
 
 
-def lanes_of(group_size: int, group: int) -> slice:
-    """Lanes of a group."""
-    return slice(group * group_size, (group + 1) * group_size)
-
-
-def cut_slots(
-    ring: LaneRing, group_size: int, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray
-) -> list[SlotValues]:
-    """Of arrays with an entry for each slot, cut out those of the steps from `begins` [num_lanes] on."""
-    found = []
-    for group in range(ring.num_lanes // group_size):
-        lanes = lanes_of(group_size, group)
-        begin = int(max(begins[lanes.start], ring.firsts[lanes.start]))
-        slots = np.arange(begin, ring.heads[lanes.start]) % ring.num_slots
-        for name, array in slot_arrays.items():
-            by_slot = array.reshape(ring.num_lanes, ring.num_slots, *array.shape[1:])
-            found.append(SlotValues(name, group, begin, by_slot[lanes][:, slots]))
-    return found
-
-
-def put_steps(ring: LaneRing, group_size: int, contents: Sequence[Content]) -> None:
-    """Put steps into an empty ring whose cursors are set, those that fit; later contents count before earlier ones."""
-    for piece in _without_overlap(contents):
-        lanes = lanes_of(group_size, piece.group)
-        lowest = int(ring.lows[lanes.start])
-        if max(piece.begin, lowest) < piece.end:
-            put_piece(ring, lanes, piece.begin, piece.load(), lowest, piece.end)
-
-
-def put_slots(ring: LaneRing, group_size: int, contents: Iterable[Content]) -> dict[str, np.ndarray]:
-    """Put values together into arrays with an entry for each slot of `ring`, by name."""
+def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarray]:
+    """Put values together into arrays with an entry for each slot of `ring`, by name; later ones count."""
     arrays: dict[str, np.ndarray] = {}
-    for name, group, begin, values in (each for content in contents for each in content.slot_values):
-        lanes = lanes_of(group_size, group)
-        shape = (ring.num_lanes, ring.num_slots, *values.shape[2:])
-        target = arrays.setdefault(name, np.zeros(shape, values.dtype))
-        numbers = np.arange(max(begin, ring.firsts[lanes.start]), begin + values.shape[1])
-        target[lanes][:, numbers % ring.num_slots] = values[:, values.shape[1] - len(numbers) :]
-    return {name: values.reshape(-1, *values.shape[2:]) for name, values in arrays.items()}
+    for begins, ends, values_by_name in (content.slots for content in contents):
+        for name, values in values_by_name.items():
+            if len(values) != (ends - begins).sum() or (begins > ends).any():
+                raise StorageError(f"{len(values)} {name} do not fit to the steps")
+            ids = _ids(begins, ends)
+            is_kept = (ids & layout.ID_MASK) >= ring.firsts[ids >> layout.ID_SHIFT]
+            shape = (ring.num_lanes * ring.num_slots, *values.shape[1:])
+            target = arrays.setdefault(name, np.zeros(shape, values.dtype))
+            target[ring.slots(ids[is_kept])] = values[is_kept]
+    return arrays
 
 
-def _without_overlap(contents: Sequence[Content]) -> Iterator[Piece]:
-    """EpisodeSegments of all contents, each cut off where a later content goes on."""
-    begins: dict[int, int] = {}
-    for content in reversed(contents):
-        for piece in content.pieces:
-            yield piece._replace(end=min(piece.end, begins.get(piece.group, piece.end)))
-        for piece in content.pieces:
-            begins[piece.group] = min(piece.begin, begins.get(piece.group, piece.begin))
+def put_steps(ring: LaneRing, num_envs: int, lowest: np.ndarray, contents: Iterable[Content]) -> None:
+    """Put the steps from `lowest` [num_lanes] on into an empty ring; those that it has already are left out."""
+    for part in (part for content in contents for part in content.parts):
+        lanes = np.arange(part.group * num_envs, (part.group + 1) * num_envs)
+        if part.end <= lowest[lanes].min():
+            continue
+        piece = part.load(ring.schema)
+        if len(piece.begins) != num_envs:
+            raise StorageError(f"a piece of the steps has {len(piece.begins)} envs, expected {num_envs}")
+        for lane, begin in zip(lanes.tolist(), piece.begins.tolist(), strict=True):
+            # What is not there was not in memory any more, or is not wanted.
+            if begin > ring.heads[lane]:
+                ring.jump(lane, begin)
+        piece.append_to(ring, int(lanes[0]), join(ring.heads[lanes], piece.begins, piece.num_steps))
+
+
+def _ids(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Ids of the steps `begins` to `ends` [num_lanes], lane by lane."""
+    lanes = [
+        np.arange(begin, end, dtype=np.int64) | lane << layout.ID_SHIFT
+        for lane, (begin, end) in enumerate(zip(begins, ends, strict=True))
+    ]
+    return np.concatenate(lanes)

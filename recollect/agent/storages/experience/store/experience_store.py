@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import RLock
+from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import draw_kernels, gather_kernels
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Sequences, Starts, check_sequence
 from recollect.agent.storages.experience.store.allocator import Allocator, Need
@@ -17,6 +19,7 @@ from recollect.agent.storages.experience.store.continuity_check import Continuit
 from recollect.agent.storages.experience.store.intake import Intake, take_marks, with_time
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_access import RingAccess
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import (
     FrameStacks,
     Schema,
@@ -27,8 +30,16 @@ from recollect.agent.storages.experience.store.schema import (
     parse_frame_stacks,
     plan_schema,
 )
-from recollect.agent.storages.experience.store.sources import Source, Sources, StoreState, check_origin
-from recollect.errors import ConfigError, RecollectError, StorageError
+from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.sources import (
+    Source,
+    Sources,
+    StoreState,
+    check_origin,
+    check_source,
+    join,
+)
+from recollect.errors import ConfigError, RecollectError, SchemaError, StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
 ONE_STEP: Final = np.ones(1, np.int64)
@@ -41,6 +52,22 @@ class SequenceShape:
 
     length: int
     overlap: int
+
+
+class _Undo:
+    """Does something, if there is anything to do, where an error of ours leaves its block."""
+
+    def __init__(self, undo: Callable[[], None] | None) -> None:
+        self._undo = undo
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._undo is not None and isinstance(error, RecollectError):
+            self._undo()
 
 
 class ExperienceStore:
@@ -95,9 +122,11 @@ class ExperienceStore:
         self._on_relayout = on_relayout
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
-        self._sources = Sources(num_envs)
+        self._sources = Sources()
         self._cut_watch = ContinuityCheck()
         self._access: RingAccess | None = None
+        # A schema that is known to be the store's: comparing takes longer than appending a few steps.
+        self._piece_schema: Schema | None = None
         self._has_starts = False
         self._cleared_at = 0
         self.num_repeated = 0
@@ -178,9 +207,9 @@ class ExperienceStore:
             access.ring.append(first.one_step, addresses)
         else:
             access.append(first.one_step, addresses, access.intake.read_hidden(sample, None))
-        first.received += 1
+        first.num_rows += 1
         del alive
-        if first.received % _STEPS_BETWEEN_CHECKS == 0:
+        if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
             self._cut_watch.check(access.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
@@ -189,31 +218,74 @@ class ExperienceStore:
         Rows that the key `Skip` marks are left out; one that is marked `Cut` too breaks the stream before it.
         In lanes that hold no start of a sequence yet, sequences start where the key `SequenceStart` says.
         """
-        was_built = self._access is not None
         first_step = check_origin(source, first_step)
-        try:
+        with self._undone_if_refused():
             sample, marks = take_marks(sample, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
             new = self.access.intake.read_slice(sample, num_steps, marks)
             self.ring.check(new.addresses, num_steps * self.num_envs)
-            known = self._sources.known.get(source)
-            if known is None:
-                if num_steps == 0:
-                    return
-                known = self._sources.join(source, first_step or 0, self._add_lanes)
-        except RecollectError:
-            if not was_built:
-                self._discard()
-            raise
-        begin = 0 if first_step is None else self._find_new(known, first_step, num_steps)
+            if num_steps == 0 and source not in self._sources.known:
+                return
+            known = self._feeder(source, np.full(self.num_envs, first_step or 0))
+        begin = 0
+        if first_step is not None:
+            joint = join(known.received, np.full(self.num_envs, first_step), num_steps)
+            begin = int(joint.num_known.max())
+            self.num_repeated += begin
+            known.received = np.maximum(known.received, first_step)
+            self.ring.cut_lanes(known.lane + np.flatnonzero(~joint.follows))
         if begin < num_steps:
             self.access.append_slice(new, known.lane, begin)
-            known.received += num_steps - begin
+            known.num_rows += num_steps - begin
             self._cut_watch.check(self.ring)
+
+    def append_piece(self, piece: RingPiece, source: Hashable) -> int:
+        """Append the steps of a piece that are not there already; returns how many they were.
+
+        A piece from elsewhere is checked here: one that does not fit is refused, and nothing has changed.
+        """
+        known = self._feeder_of_piece(piece, source)
+        if known is None:
+            return 0
+        received, lanes = known.received, slice(known.lane, known.lane + self.num_envs)
+        joint = join(received, piece.begins, piece.num_steps)
+        heads = self.ring.heads[lanes].copy()
+        piece.append_to(self.ring, known.lane, joint)
+        known.received = np.maximum(received, piece.begins + piece.num_steps)
+        num_new = self.ring.heads[lanes] - heads
+        self._keep_states(piece, known.lane, heads, num_new)
+        num_repeated = int(joint.num_known.max())
+        self.num_repeated += num_repeated
+        if num_repeated == 0:
+            self.ring.header[layout.H_NUM_CUTS] += piece.num_cuts
+        self._cut_watch.check(self.ring)
+        return int(num_new.sum())
+
+    def num_new(self, source: Hashable, first_step: int | np.ndarray | None, num_steps: int | np.ndarray) -> int:
+        """Most steps of a lane that are not there yet, of `num_steps` steps from `first_step` on."""
+        check_source(source)
+        known = self._sources.known.get(source)
+        if known is None or first_step is None:
+            return int(np.max(num_steps))
+        return int((num_steps - join(known.received, np.asarray(first_step), num_steps).num_known).max())
+
+    def make_outbox_store(self, size: int) -> "ExperienceStore":
+        """A small store for steps of the same kind, which keeps the hidden state of each."""
+        return ExperienceStore(
+            size,
+            self.num_envs,
+            self._allowed_keys,
+            Allocator(),
+            frame_stack=self._frame_stack,
+            sequence=None if self.sequence is None else SequenceShape(1, 0),
+            on_relayout=lambda old, new: None,
+            bytes_beside=lambda: 0.0,
+        )
 
     def release(self, source: Hashable) -> None:
         """Let the lanes of a source that left be taken by the next one that joins."""
-        self.ring.cut(self._sources.release(source), self.num_envs)
+        lane = self._sources.release(source)
+        self.ring.cut_lanes(range(lane, lane + self.num_envs))
 
     def resize(self, size: int) -> None:
         """Hold `size` steps along time from now on; the newest stay."""
@@ -310,14 +382,48 @@ class ExperienceStore:
         if old is not None:
             self._allocator.forget(old.ring.generation)
 
-    def _find_new(self, known: Source, first_step: int, num_steps: int) -> int:
-        """First step of a slice that was not received before; a gap before the slice cuts the stream."""
-        if first_step > known.received:
-            self.ring.cut(known.lane, self.num_envs)
-            known.received = first_step
-        num_repeated = min(known.received - first_step, num_steps)
-        self.num_repeated += num_repeated
-        return num_repeated
+    def _undone_if_refused(self) -> "_Undo":
+        """Forget the schema again if what it was planned from is refused."""
+        return _Undo(self._discard if self._access is None else None)
+
+    def _feeder(self, source: Hashable, begins: np.ndarray) -> Source:
+        """A source; one that is new joins with steps of the numbers `begins` [num_envs]."""
+        known = self._sources.known.get(source)
+        return known if known is not None else self._sources.add(source, begins, self._add_lanes)
+
+    def _feeder_of_piece(self, piece: RingPiece, source: Hashable) -> Source | None:
+        """The source of a piece, once it is known to fit; None of one that is new and has no steps."""
+        check_source(source)
+        with self._undone_if_refused():
+            if self._access is None:
+                self.build(sample_of(piece.schema, self.num_envs))
+            self._check_piece(piece)
+            known = self._sources.known.get(source)
+            if known is None and piece.num_steps.any():
+                known = self._feeder(source, piece.begins)
+        return known
+
+    def _check_piece(self, piece: RingPiece) -> None:
+        if piece.schema is not self._piece_schema:
+            if piece.schema != self.ring.schema:
+                raise SchemaError("a piece has steps with other keys, shapes, dtypes or frame stacks than this storage")
+            self._piece_schema = piece.schema
+        if len(piece.begins) != self.num_envs:
+            raise SchemaError(f"a piece has the steps of {len(piece.begins)} envs, this storage of {self.num_envs}")
+        if len(piece.states) != len(self.ring.schema.hidden):
+            raise SchemaError("a piece has no hidden states, and this storage keeps those where sequences start")
+
+    def _keep_states(self, piece: RingPiece, lane: int, heads: np.ndarray, num_new: np.ndarray) -> None:
+        """Keep the hidden states of a piece's newest steps, `num_new` of each lane, where sequences start."""
+        states = piece.states
+        if not states:
+            return
+        ends = np.cumsum(piece.num_steps)
+        for env, (end, count) in enumerate(zip(ends, num_new, strict=True)):
+            if count:
+                self.starts.keep(
+                    lane + env, heads[env : env + 1], [values[end - count : end, None] for values in states]
+                )
 
     def _add_lanes(self) -> int:
         """Divide the store anew for one more source; returns its first lane."""
@@ -372,6 +478,7 @@ class ExperienceStore:
     def _hold(self, access: RingAccess, old: LaneRing | None) -> None:
         """Hold other lanes, into which the steps of `old`, if any, have moved."""
         self._access = access
+        self._piece_schema = access.ring.schema
         self._has_starts = False
         self.is_nested = access.is_nested
         self._on_relayout(old, access.ring)

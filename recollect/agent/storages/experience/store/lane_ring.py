@@ -6,7 +6,7 @@ is the observation of the slot after it, written there at once; where a stream i
 predecessors' frames lives in the *wholes* side table. Both tables' records are freed with their slots.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,25 +23,20 @@ from recollect.agent.storages.experience.store.schema import (
     Schema,
     next_path,
 )
+from recollect.agent.storages.experience.store.sources import Joint
 from recollect.errors import SchemaError, StorageError
 
+_NO_BLOCKS = np.empty((0, 3), np.int64)
 # Steps of a file-backed store whose side-table records are reserved at a time.
 _RESERVED_RECORDS = 1024
-_REFUSALS = {
+REFUSALS = {
     layout.BAD_REWARD: "a reward is NaN or infinite; rewards must be finite",
     layout.BAD_FLAG: "a flag (Done, NextDone, NextTerminated, Cut) is neither 0 nor 1",
     layout.TERMINATED_WITHOUT_DONE: "NextTerminated is 1 where NextDone is 0; a step that terminates "
     "an episode also ends it, so set NextDone there",
+    layout.BAD_REFERENCE: "a row of a ring piece does not refer to the record that belongs to it",
+    layout.BAD_STACK: "a frame stack of a ring piece reaches back beyond its first step",
 }
-
-
-class RingTables(NamedTuple):
-    """Views of a ring's bytes, uint8."""
-
-    rows: np.ndarray  # [num_lanes, num_slots, row_bytes]
-    blocks: list[np.ndarray]  # [num_lanes, num_slots, block_bytes] each
-    tails: np.ndarray  # [records, tail_bytes]
-    wholes: np.ndarray  # [records, whole_bytes]
 
 
 class LaneRing:
@@ -61,6 +56,10 @@ class LaneRing:
     heads, firsts, lows : int64 [num_lanes]
         Number of each lane's step to come, of its oldest step that may be handed out, and of the oldest one
         that is still in memory.
+    block_addresses : list of int
+        Addresses of the block columns.
+    stacks : int64 [num_stacks, Z_NUM_WORDS]
+        The table of stacked fields.
     num_slots : int
         Slots of one lane. Step `number` of `lane` lies in slot `lane * num_slots + number % num_slots`.
     """
@@ -84,7 +83,9 @@ class LaneRing:
         self._cursors = np.zeros((3, num_lanes), np.int64)
         self.heads, self.firsts, self.lows = self._cursors
         self.header = self._make_header()
-        self._carried: np.ndarray = np.zeros((0, layout.C_NUM_WORDS), np.int64)
+        self.block_addresses = [block.ctypes.data for block in self._blocks]
+        self._carried = self._carried_table()
+        self.stacks = stack_table(schema)
         self._steps: np.ndarray = np.zeros((0, layout.S_NUM_WORDS), np.int64)
         self._flags: np.ndarray = np.zeros((len(FLAGS), 2), np.int64)
 
@@ -95,19 +96,9 @@ class LaneRing:
 
     def bind_inputs(self, positions: dict[KeyPath, int]) -> None:
         """Say where in the sources of `append` each field's address stands."""
-        carried = [
-            [
-                positions[place.leaf.path],
-                positions[next_path(place.leaf.path)],
-                place.leaf.num_bytes,
-                place.row_offset,
-                self.block_address(place),
-                place.tail_offset,
-                place.depth,
-                place.whole_offset,
-            ]
-            for place in self.schema.carried
-        ]
+        for index, place in enumerate(self.schema.carried):
+            self._carried[index, layout.C_SOURCE] = positions[place.leaf.path]
+            self._carried[index, layout.C_NEXT_SOURCE] = positions[next_path(place.leaf.path)]
         steps = [
             [
                 positions[place.leaf.path],
@@ -118,7 +109,6 @@ class LaneRing:
             ]
             for place in self.schema.steps
         ]
-        self._carried = np.array(carried, np.int64).reshape(-1, layout.C_NUM_WORDS)
         self._steps = np.array(steps, np.int64).reshape(-1, layout.S_NUM_WORDS)
         for key, dtype in {**self.schema.flags, keys.CUT: np.dtype(np.bool_)}.items():
             self._flags[FLAGS[key]] = positions[(key,)], DTYPE_CODES[dtype]
@@ -137,19 +127,20 @@ class LaneRing:
             self._reserve(int(span[1] * (span[3] + 1)))
         status = append_kernels.append(self.header, self._carried, self._steps, self._flags, sources, span)
         if status != layout.OK:
-            raise SchemaError(_REFUSALS[status])
+            raise SchemaError(REFUSALS[status])
 
     def check(self, sources: np.ndarray, num_items: int) -> None:
         """Refuse `num_items` steps at `sources` whose rewards or flags `append` would refuse."""
         status = check_kernels.check(self._steps, self._flags, sources, num_items)
         if status != layout.OK:
-            raise SchemaError(_REFUSALS[status])
+            raise SchemaError(REFUSALS[status])
 
-    def cut(self, lane: int, num_envs: int) -> None:
-        """Break the streams of `num_envs` lanes from `lane` on after their newest steps."""
-        self._reserve(num_envs)
-        for env_lane in range(lane, lane + num_envs):
-            append_kernels.cut(self.header, self._carried, env_lane)
+    def cut_lanes(self, lanes: Sequence[int] | np.ndarray) -> None:
+        """Break the streams of some lanes after their newest steps."""
+        if len(lanes):
+            self._reserve(len(lanes))
+        for lane in lanes:
+            append_kernels.cut(self.header, self._carried, lane)
 
     def forget(self, lane: int, number: int) -> None:
         """Hand out no step of `lane` before `number` any more."""
@@ -181,7 +172,7 @@ class LaneRing:
                 if place in self.schema.carried and num_steps:
                     pending = target[env_lane, slots[0]]
                     if pending.tobytes() != np.ascontiguousarray(values[0, env]).tobytes():
-                        self.cut(env_lane, 1)
+                        self.cut_lanes([env_lane])
                 target[env_lane, slots] = values[:, env]
 
     @property
@@ -246,43 +237,75 @@ class LaneRing:
 
     def block_address(self, place: Place) -> int:
         """Address of the block column of a place, 0 if it lies in the rows."""
-        return self._blocks[place.block].ctypes.data if place.block >= 0 else 0
+        return self.block_addresses[place.block] if place.block >= 0 else 0
 
-    def tables(self) -> RingTables:
-        """The bytes of slots and side tables, for who copies whole steps."""
-        slots, num_records = (self.num_lanes, self.num_slots), self._num_records
-        return RingTables(
-            np.ndarray((*slots, self.schema.row_bytes), np.uint8, self._rows),
-            [
-                np.ndarray((*slots, num_bytes), np.uint8, block)
-                for num_bytes, block in zip(self.schema.block_bytes, self._blocks, strict=True)
-            ],
-            np.ndarray((num_records, self.schema.tail_bytes), np.uint8, self._tails),
-            np.ndarray((2 * num_records, self.schema.whole_bytes), np.uint8, self._wholes),
+    def are_broken(self, lanes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Whether the stream breaks or ends before each of the steps `numbers` of `lanes`, or begins there."""
+        is_kept = numbers > self.lows[lanes]
+        before = np.where(is_kept, numbers - 1, numbers) | lanes << layout.ID_SHIFT
+        are_broken: np.ndarray = ~is_kept | self.are_cut(before)
+        return are_broken
+
+    def append_piece(
+        self, piece: np.ndarray, blocks: Sequence[int], lane: int, lanes: np.ndarray, joint: Joint, num_records: int
+    ) -> None:
+        """Append the steps of a piece to the lanes from `lane` on.
+
+        Parameters
+        ----------
+        piece : int64 [H_NUM_WORDS]
+            Header of the piece, which has the same schema.
+        blocks : sequence of int
+            Addresses of its block columns.
+        lane : int
+            First lane.
+        lanes : int64 [3, num_lanes]
+            Number of the first step, number of steps, and whether the stream breaks before them.
+        joint : Joint
+            How it goes on from what is there.
+        num_records : int
+            Its side-table records.
+        """
+        self._reserve(num_records + len(joint.follows))
+        table = self.block_table(blocks, self.block_addresses)
+        transfer_kernels.append_piece(
+            piece, self.header, self._carried, table, self.stacks, lane, lanes, joint.num_known, joint.follows
         )
 
-    def claim(self, num_tails: int, num_wholes: int) -> tuple[int, int]:
-        """Take neighbouring records of both side tables; returns the first of each."""
-        self._reserve(num_tails + num_wholes)
-        first = int(self.header[layout.H_TAIL_TOP]), int(self.header[layout.H_WHOLE_TOP])
-        self.header[layout.H_TAIL_TOP] += num_tails
-        self.header[layout.H_WHOLE_TOP] += num_wholes
-        return first
+    def block_table(self, old: Sequence[int], new: Sequence[int]) -> np.ndarray:
+        """For each block column its address in two rings or pieces, and the bytes of a slot, int64 [num_blocks, 3]."""
+        if not old:
+            return _NO_BLOCKS
+        return np.array(list(zip(old, new, self.schema.block_bytes, strict=True)), np.int64)
+
+    def jump(self, lane: int, number: int) -> None:
+        """Forget all steps of a lane, and let its next one have a higher number."""
+        self.forget(lane, int(self.heads[lane]))
+        self._cursors[:, lane] = number
 
     def copy_from(self, old: "LaneRing") -> None:
         """Take over the newest steps of another ring of the same schema, lane by lane."""
-        blocks = np.array(
-            [
-                (before.ctypes.data, after.ctypes.data, num_bytes)
-                for before, after, num_bytes in zip(old._blocks, self._blocks, self.schema.block_bytes, strict=True)
-            ],
-            np.int64,
-        ).reshape(-1, 3)
-        self._reserve(int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP]))
-        for lane in range(min(self.num_lanes, old.num_lanes)):
-            transfer_kernels.transfer(old.header, self.header, blocks, lane)
-        for word in (layout.H_NUM_CUTS, layout.H_NUM_ENDS):
-            self.header[word] = old.header[word]
+        lanes = np.arange(min(self.num_lanes, old.num_lanes))
+        heads = old.heads[lanes]
+        firsts = np.maximum(old.firsts[lanes], heads - self.capacity)
+        # The oldest stack is made of frames of the steps before it.
+        lows = np.minimum(heads, np.maximum(old.lows[lanes], firsts - (self.schema.depth - 1)))
+        self._cursors[:, lanes] = lows
+        spans = np.zeros((len(lanes), transfer_kernels.X_NUM_WORDS), np.int64)
+        spans[:, transfer_kernels.X_FROM_LANE] = spans[:, transfer_kernels.X_TO_LANE] = lanes
+        spans[:, transfer_kernels.X_FROM] = lows
+        spans[:, transfer_kernels.X_LOW] = old.lows[lanes]
+        spans[:, transfer_kernels.X_NUM_STEPS] = heads - lows
+        num_records = int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP])
+        self._reserve(num_records + len(lanes))
+        table = self.block_table(old.block_addresses, self.block_addresses)
+        transfer_kernels.append_steps(old.header, self.header, self._carried, table, self.stacks, spans)
+        self.firsts[lanes] = firsts
+        self.set_counts(old.num_cuts, old.num_ends)
+
+    def set_counts(self, num_cuts: int, num_ends: int) -> None:
+        """Say how many breaks and ends there were, also among steps that are no more."""
+        self.header[layout.H_NUM_CUTS], self.header[layout.H_NUM_ENDS] = num_cuts, num_ends
 
     def _allocate(self, num_slots: int) -> None:
         """Map the memory of rows, block columns and side tables."""
@@ -299,6 +322,23 @@ class LaneRing:
 
     def _name(self, array: str) -> str:
         return f"{self.generation}-{array}"
+
+    def _carried_table(self) -> np.ndarray:
+        """The table of carried fields, but for where samples have them."""
+        table = [
+            [
+                0,
+                0,
+                place.leaf.num_bytes,
+                place.row_offset,
+                self.block_address(place),
+                place.tail_offset,
+                place.depth,
+                place.whole_offset,
+            ]
+            for place in self.schema.carried
+        ]
+        return np.array(table, np.int64).reshape(-1, layout.C_NUM_WORDS)
 
     def _make_header(self) -> np.ndarray:
         header = np.zeros(layout.H_NUM_WORDS, np.int64)
@@ -330,3 +370,13 @@ class LaneRing:
         for table in (0, 1):
             self.allocator.reserve_until(self._name(f"free{table}"), 8 * reserved)
         self._reserved = reserved
+
+
+def stack_table(schema: Schema) -> np.ndarray:
+    """Block, bytes, depth and place in a whole record of each stacked field, int64 [num_stacks, Z_NUM_WORDS]."""
+    table = [
+        (place.block, place.leaf.num_bytes, place.depth, place.whole_offset)
+        for place in schema.carried
+        if place.depth > 1
+    ]
+    return np.array(table, np.int64).reshape(-1, transfer_kernels.Z_NUM_WORDS)

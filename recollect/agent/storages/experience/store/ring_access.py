@@ -72,7 +72,7 @@ class RingAccess:
         breaks = skips & new.cuts
         for step in range(begin, new.num_steps):
             for env in np.flatnonzero(breaks[step]):
-                self.ring.cut(lane + int(env), 1)
+                self.ring.cut_lanes([lane + int(env)])
             for first, end in runs_of(~skips[step, :, 0]):
                 span = np.array([lane + first, end - first, 0, 1], np.int64)
                 rows = new.addresses + (step * skips.shape[1] + first) * self.intake.row_bytes

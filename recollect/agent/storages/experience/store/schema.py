@@ -8,6 +8,7 @@ key is derived.
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -115,10 +116,21 @@ class Schema:
     whole_bytes: int = 0
     block_bytes: list[int] = field(default_factory=list)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Depth of the deepest frame stack, 1 without stacks."""
         return max((place.depth for place in self.carried), default=1)
+
+    @cached_property
+    def fixed_bytes(self) -> int:
+        """Bytes that every row begins with, before its fields."""
+        return layout.R_FIXED_STACKED if self.depth > 1 else layout.R_FIXED
+
+    @cached_property
+    def reward_table(self) -> np.ndarray:
+        """Offset in a row and dtype code of each reward, int64 [num_rewards, 2]."""
+        rewards = [(place.row_offset, DTYPE_CODES[place.leaf.dtype]) for place in self.steps if place.is_reward]
+        return np.array(rewards, np.int64).reshape(-1, 2)
 
     @property
     def slot_bytes(self) -> int:
@@ -261,31 +273,45 @@ def parse_frame_stacks(frame_stack: FrameStacks, observation: list[Leaf]) -> dic
 
 def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, frame_stack: FrameStacks) -> Schema:
     """Place the fields of a first `sample`, whose keys were checked."""
-    schema = Schema()
     leaves = {key: leaves_of(key, value, num_lead) for key, value in sample.items()}
-    for key in FLAG_BYTES:
-        if key in leaves:
-            schema.flags[key] = _check_scalar(leaves[key], DTYPE_CODES)
+    flags = {key: _check_scalar(leaves[key], DTYPE_CODES) for key in FLAG_BYTES if key in leaves}
     for key in _REWARDS:
         if key in leaves:
             _check_scalar(leaves[key], (np.dtype(np.float32), np.dtype(np.float64)))
     stacks = parse_frame_stacks(frame_stack, leaves[keys.OBS])
     carried = [key for key, follower in _NEXT_OF.items() if follower in leaves]
+    hidden: list[Leaf] = []
     if recurrent:
-        schema.hidden = leaves.get(keys.RHS, [])
+        hidden = leaves.get(keys.RHS, [])
         carried = [keys.OBS]
     for key in carried:
         _check_twins(leaves[key], leaves[_NEXT_OF[key]])
-    placer = _Placer(schema, layout.R_FIXED_STACKED if stacks else layout.R_FIXED, stacks)
     derived = {*_NEXT_OF.values(), *FLAGS, *carried} | ({keys.RHS} if recurrent else set())
     step_keys: list[str] = [key for key in _REWARDS if key in leaves]
     step_keys += [key for key in leaves if key not in derived and key not in _REWARDS]
-    for key in step_keys:
-        for leaf in leaves[key]:
-            placer.place_step(leaf)
-    for key in carried:
-        for leaf in leaves[key]:
-            placer.place_carried(leaf)
+    return place_fields(
+        [leaf for key in step_keys for leaf in leaves[key]],
+        [leaf for key in carried for leaf in leaves[key]],
+        stacks,
+        flags,
+        hidden,
+    )
+
+
+def place_fields(
+    steps: Collection[Leaf],
+    carried: Collection[Leaf],
+    stacks: Mapping[KeyPath, tuple[int, int]],
+    flags: Mapping[str, np.dtype],
+    hidden: Collection[Leaf],
+) -> Schema:
+    """Lay fields out; the same fields in the same order always lie at the same places."""
+    schema = Schema(flags=dict(flags), hidden=list(hidden))
+    placer = _Placer(schema, layout.R_FIXED_STACKED if stacks else layout.R_FIXED, stacks)
+    for leaf in steps:
+        placer.place_step(leaf)
+    for leaf in carried:
+        placer.place_carried(leaf)
     placer.finish()
     return schema
 
@@ -293,7 +319,7 @@ def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, fr
 class _Placer:
     """Lays fields into rows, blocks, tails and whole stacks, one after another."""
 
-    def __init__(self, schema: Schema, fixed_bytes: int, stacks: dict[KeyPath, tuple[int, int]]) -> None:
+    def __init__(self, schema: Schema, fixed_bytes: int, stacks: Mapping[KeyPath, tuple[int, int]]) -> None:
         self._schema = schema
         self._stacks = stacks
         self._row_end = fixed_bytes

@@ -3,20 +3,56 @@
 import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from recollect.errors import ConfigError, StorageError
 
 
-class Source:
-    """One feeder of a store: its first lane, and the steps of its own stream received so far."""
+class Joint(NamedTuple):
+    """How steps go on from what was received of their stream before, lane by lane.
 
-    def __init__(self, lane: int, num_envs: int, received: int) -> None:
+    Attributes
+    ----------
+    num_known : int64 [num_lanes]
+        Steps at the beginning that were received before.
+    follows : bool [num_lanes]
+        Whether the first one after these directly follows on what was received; elsewhere there is a gap.
+    """
+
+    num_known: np.ndarray
+    follows: np.ndarray
+
+
+def join(received: np.ndarray, begins: np.ndarray, num_steps: np.ndarray | int) -> Joint:
+    """What of `num_steps` steps from the numbers `begins` on is new after `received`, all [num_lanes]."""
+    return Joint(np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received)
+
+
+class Source:
+    """One feeder of a store: its first lane, and how many steps of each lane's stream were received so far.
+
+    Attributes
+    ----------
+    num_rows : int
+        Steps received of all lanes alike; counting them costs less than an array does.
+    """
+
+    def __init__(self, lane: int, received: np.ndarray) -> None:
         self.lane = lane
-        self.received = received
-        self.one_step = np.array([lane, num_envs, 0, 1], np.int64)
+        self.num_rows = 0
+        self.one_step = np.array([lane, len(received), 0, 1], np.int64)
+        self._received = np.array(received, np.int64)
+
+    @property
+    def received(self) -> np.ndarray:
+        """Steps received, int64 [num_envs]."""
+        return self._received + self.num_rows
+
+    @received.setter
+    def received(self, numbers: np.ndarray) -> None:
+        self._received = numbers - self.num_rows
 
 
 @dataclass(frozen=True)
@@ -26,7 +62,7 @@ class StoreState:
     Attributes
     ----------
     sources : tuple
-        Name, first lane and steps received of each source.
+        Name, first lane and steps received, lane by lane, of each source.
     vacant_lanes : tuple of int
         First lanes of those that left.
     warned_of_cuts : bool
@@ -35,7 +71,7 @@ class StoreState:
         Steps that the first lane had received when the store was last emptied.
     """
 
-    sources: tuple[tuple[Hashable, int, int], ...]
+    sources: tuple[tuple[Hashable, int, tuple[int, ...]], ...]
     vacant_lanes: tuple[int, ...]
     warned_of_cuts: bool
     cleared_at: int
@@ -64,12 +100,7 @@ def check_origin(source: Any, first_step: Any) -> int | None:
 
 
 class Sources:
-    """The feeders of a store, each with `num_envs` lanes of its own.
-
-    Parameters
-    ----------
-    num_envs : int
-        Lanes of one source.
+    """The feeders of a store, each with lanes of its own.
 
     Attributes
     ----------
@@ -77,9 +108,8 @@ class Sources:
         The sources that feed the store, by name.
     """
 
-    def __init__(self, num_envs: int) -> None:
+    def __init__(self) -> None:
         self.known: dict[Hashable, Source] = {}
-        self._num_envs = num_envs
         self._vacant_lanes: list[int] = []
 
     @property
@@ -94,7 +124,7 @@ class Sources:
             raise StorageError(f"nothing is stored from source {name!r}; the sources are {self.names}")
         return self.known[name].lane
 
-    def join(self, name: Hashable, received: int, add_lanes: Callable[[], int]) -> Source:
+    def add(self, name: Hashable, received: np.ndarray, add_lanes: Callable[[], int]) -> Source:
         """Let a source feed the first lanes, those that another left, or new ones; `add_lanes` tells the first."""
         if self._vacant_lanes:
             lane = self._vacant_lanes.pop(0)
@@ -102,7 +132,7 @@ class Sources:
             lane = 0
         else:
             lane = add_lanes()
-        self.known[name] = Source(lane, self._num_envs, received)
+        self.known[name] = Source(lane, received)
         return self.known[name]
 
     def release(self, name: Hashable) -> int:
@@ -120,10 +150,10 @@ class Sources:
 
     def state(self, *, warned_of_cuts: bool, cleared_at: int) -> StoreState:
         """Who feeds the store, and how far they got."""
-        sources = [(name, source.lane, source.received) for name, source in self.known.items()]
+        sources = [(name, source.lane, tuple(source.received.tolist())) for name, source in self.known.items()]
         return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts, cleared_at)
 
     def load_state(self, state: StoreState) -> None:
         """Take the sources of a snapshot instead of one's own."""
-        self.known = {name: Source(lane, self._num_envs, received) for name, lane, received in state.sources}
+        self.known = {name: Source(lane, np.array(received)) for name, lane, received in state.sources}
         self._vacant_lanes = list(state.vacant_lanes)

@@ -78,7 +78,7 @@ def sources(workers: CWorkerSet) -> list[Any]:
 
 
 def collect_calls(handle: Handle) -> list[tuple[Any, ...]]:
-    return [args for name, args in handle.calls if name == "collect_slice"]
+    return [args for name, args in handle.calls if name == "collect_piece"]
 
 
 def max_lags(workers: CWorkerSet) -> list[int]:
@@ -242,7 +242,7 @@ def test_random_steps_are_counted_over_all_workers(fake: FakeEngine) -> None:
 def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
     workers = make_set(1)
     inbox = workers.collection._inbox
-    new = fake.handles[0].worker.collect_slice({"w": np.zeros(1, np.float32)}, 1, 0)
+    new = fake.handles[0].worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0)
     assert inbox.insert(new, 1).num_steps == 4 * NUM_ENVS
     assert inbox.insert(new, 1).num_steps == 0
     assert workers.local_worker().num_steps == len(workers.local_worker().storage) == 4 * NUM_ENVS
@@ -251,7 +251,7 @@ def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
 def test_a_gap_breaks_the_stream(fake: FakeEngine) -> None:
     workers = make_set(1, lengths=((100,), (100,)))
     inbox, worker = workers.collection._inbox, fake.handles[0].worker
-    slices = [worker.collect_slice({"w": np.zeros(1, np.float32)}, 1, 0) for _ in range(3)]
+    slices = [worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0) for _ in range(3)]
     inbox.insert(slices[0], 1)
     inbox.insert(slices[2], 1)
     assert stored(workers, (0, 0, 0))[keys.CUT][:, 0, 0].tolist() == [0, 0, 0, 1, 0, 0, 0, 0]

@@ -208,7 +208,7 @@ def test_whenever_writing_stops_the_last_snapshot_is_whole(
         for source in run.streams:
             assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (found, expected)))
         num_calls += 1
-    assert num_calls > 15
+    assert num_calls > 8
     assert_alike(run.buffer, read(run.build(40), Snapshot(tmp_path)))
     named = json.loads((tmp_path / "manifest.json").read_bytes().splitlines()[1])["checksums"]
     assert {path.name for path in tmp_path.iterdir()} == {*named, "manifest.json"}
@@ -292,8 +292,8 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     run.fill(5)
     write(run.buffer, Snapshot(tmp_path))
     path = tmp_path / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
-    with pytest.raises(StorageError, match="version 2"):
+    path.write_bytes(path.read_bytes().replace(b'"version": 2', b'"version": 3'))
+    with pytest.raises(StorageError, match="version 3"):
         Snapshot(tmp_path).read(run.build(24).store)
 
 

@@ -1,0 +1,61 @@
+"""`Outbox`: takes steps as a storage does, and hands over the newest ones as a piece."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.store.experience_store import ExperienceStore
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+
+
+class Outbox:
+    """A small store of steps on their way to another one of the same kind.
+
+    Parameters
+    ----------
+    store : ExperienceStore
+        The store; its sequences, if it has any, are single steps, so that it keeps the hidden state of each.
+    before : Outbox, optional
+        The one whose streams it goes on with.
+    """
+
+    def __init__(self, store: ExperienceStore, before: "Outbox | None" = None) -> None:
+        self._store = store
+        # Numbers that the first steps of the store have in their streams, and that the next ones to be sent have in it.
+        self._origins = np.zeros(store.num_envs, np.int64) if before is None else before.num_sent
+        self._next = np.zeros(store.num_envs, np.int64)
+        self._num_cuts = 0
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether it has handed any steps over."""
+        return bool(self._next.any())
+
+    @property
+    def num_sent(self) -> np.ndarray:
+        """Steps handed over so far, of each lane."""
+        return self._origins + self._next
+
+    def expect(self, num_steps: int) -> None:
+        """Have room for so many steps, and for the one before, which tells how the stream goes on."""
+        if self._store.size < num_steps + 1:
+            self._store.resize(num_steps + 1)
+
+    def insert_transition(self, sample: Mapping[str, Any]) -> None:
+        """Take one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
+        self._store.insert(sample)
+
+    def take(self) -> RingPiece | None:
+        """The steps since the last time, None before the first one; of too many, the newest."""
+        if not self._store.is_built:
+            return None
+        ring = self._store.ring
+        begins, ends = np.maximum(self._next, ring.firsts), ring.heads.copy()
+        steps = [np.arange(*span) | lane << layout.ID_SHIFT for lane, span in enumerate(zip(begins, ends, strict=True))]
+        states = list(self._store.starts.states(np.concatenate(steps)).values())
+        num_cuts = ring.num_cuts - self._num_cuts
+        piece = RingPiece.cut_from(ring, 0, begins, ends, origins=self._origins, num_cuts=num_cuts, states=states)
+        self._next, self._num_cuts = ends, ring.num_cuts
+        return piece
