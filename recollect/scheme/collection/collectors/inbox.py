@@ -101,7 +101,7 @@ class Inbox:
             obs, reward = _at(full[keys.OBS], number), _at(full[keys.REWARD], number)
             ends = {key: full[key][number].astype(np.bool_) for key in _ENDS if key in full}
             begins = np.logical_or.reduce(list(ends.values()))
-            actor.observe(obs, reward, begins, gamma, stream=life, skip=ends.get(keys.SKIP))
+            actor.observe(obs, reward, begins, gamma, source=life, skip=ends.get(keys.SKIP))
 
 
 def _at(arrays: Any, step: int) -> Any:

@@ -27,4 +27,4 @@ def test_normalisers_of_the_learner_see_the_steps_of_a_worker_and_no_resets() ->
     collector.stop()
     for ours, expected in zip(learner.actor.buffers(), collector.actor.buffers(), strict=True):
         assert torch.equal(ours, expected)
-    assert learner.actor.normaliser.moments.count == collector.num_steps < 120
+    assert learner.actor.normaliser.running.count == collector.num_steps < 120
