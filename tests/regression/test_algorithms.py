@@ -73,13 +73,13 @@ def test_ddqn_can_be_made_and_acts_for_each_env() -> None:
 def test_ddqn_is_double() -> None:
     agent = make_agent("ddqn")
     batch = make_batch(agent)
-    critics, slow = agent.actor.critics, agent.actor.target_critics
-    assert slow is not None
+    critics, target_critics = agent.actor.critics, agent.actor.target_critics
+    assert target_critics is not None
     with torch.no_grad():
-        for weight in slow.parameters():
+        for weight in target_critics.parameters():
             weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
         best = critics(batch[keys.NEXT_OBS])[0].argmax(-1, keepdim=True)
-        values = slow(batch[keys.NEXT_OBS])[0]
+        values = target_critics(batch[keys.NEXT_OBS])[0]
         target = batch[keys.REWARD] + batch[keys.DISCOUNT] * values.gather(-1, best)
         expected = (target - critics(batch[keys.OBS])[0].gather(-1, batch[keys.ACTION])).abs()
     assert (values.gather(-1, best) != values.amax(-1, keepdim=True)).any()

@@ -59,7 +59,7 @@ class BoxActions(nn.Module):
         return uniform.normal_(generator=generator).clamp(self.low, self.high)
 
     def _policy_bounds(self) -> tuple[Tensor, Tensor]:
-        """Bounds in policy units; where an action has only one value, all of a policy's lead to it."""
+        """Bounds in policy units; an action with a single value is drawn from all of [-1, 1]."""
         is_fixed = self.scale == 0
         low, high = (self.low - self.shift) / self.scale, (self.high - self.shift) / self.scale
         return low.masked_fill(is_fixed, -1.0), high.masked_fill(is_fixed, 1.0)

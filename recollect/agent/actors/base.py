@@ -123,7 +123,7 @@ class Actor(nn.Module):
 
     @property
     def sequence_overlap(self) -> int:
-        """First steps of a sequence that only warm the memory up."""
+        """Burn-in: first steps of a sequence that only warm up the memory."""
         return self.config.sequence_overlap
 
     def place(self, device: torch.device | str) -> None:
@@ -229,10 +229,10 @@ class Actor(nn.Module):
         done: Array,
         gamma: float = 0.99,
         *,
-        stream: Hashable = 0,
+        source: Hashable = 0,
         skip: np.ndarray | None = None,
     ) -> None:
-        """Let the normalisers, where there are any, learn from one step of every env.
+        """Update the normalisers, where there are any, with one step of every env.
 
         Parameters
         ----------
@@ -242,16 +242,16 @@ class Actor(nn.Module):
             Rewards, and whether an episode ended with them, `[num_envs, 1]`.
         gamma : float
             Discount of the returns whose deviation scales rewards.
-        stream : hashable
-            Tells envs that are stepped apart from others.
+        source : hashable
+            Where the step comes from, such as a worker: each source has running returns of its own.
         skip : bool array `[num_envs, 1]`, optional
-            Rows that are no step, and that nothing is learned from.
+            Rows that are no transition and are left out.
         """
         rows = slice(None) if skip is None else np.flatnonzero(~skip)
         if self.normaliser is not None:
             self.normaliser.update(self.to_tensors(map_observation(lambda values: values[rows], obs)))
         if self.reward_normaliser is not None:
-            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, stream, rows)
+            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
         """Scale rewards, if the config asks for it."""

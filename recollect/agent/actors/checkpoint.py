@@ -11,7 +11,7 @@ from recollect.errors import ConfigError, SchemaError, StorageError
 
 
 def save_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Write all weights and running moments; a file that is there is replaced only when the new one is complete."""
+    """Write all weights, with running means and variances; replaces an existing file once the new one is complete."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(target.name + ".part")

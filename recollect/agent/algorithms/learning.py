@@ -65,7 +65,7 @@ class LearningAlgorithm(Algorithm):
     num_acted : int
         Steps acted with exploration, over all envs.
     num_missed : int
-        Updates that past stages were to bring and did not, where schedules go by the run's steps.
+        Updates that past stages were due and did not make, where schedules go by the run's steps.
     num_collectors, num_learners : int
         Workers that collect what one stage learns from, and those whose gradients make one update together:
         both multiply the steps of a run between updates.
@@ -239,7 +239,7 @@ class LearningAlgorithm(Algorithm):
         return counters | multipliers | optimiser | {_GENERATOR: self.generator.get_state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Resume from what `state` returned."""
         for name in _COUNTERS:
             setattr(self, name, int(state.get(name, 0)))
         with torch.no_grad():
@@ -276,21 +276,21 @@ class LearningAlgorithm(Algorithm):
         return {}
 
     def _restart_multiplier(self, option: str) -> None:
-        """Let a multiplier begin anew from where an option says now."""
+        """Restart a multiplier from the value that its option has now."""
         starts = self._multiplier_starts()
         if option in starts:
             name, value = starts[option]
             self.multipliers[name].data.fill_(value)
 
     def _configure(self) -> None:
-        """Follow the config, at first and when it changes, with what was made from it."""
+        """Rebuild what depends on the config; called first, and whenever an option changes."""
 
     def _rate_share(self) -> float:
         """Share of the learning rates that is in force now."""
         return 1.0
 
     def _after_step(self) -> None:
-        """Follow an optimisation step, with target networks for example."""
+        """Called after an optimisation step, for example to update target networks."""
 
     def _clip_gradients(self) -> dict[str, Tensor]:
         if self.config.max_grad_norm is None:
@@ -306,7 +306,7 @@ class LearningAlgorithm(Algorithm):
             if not math.isfinite(value):
                 raise NotFiniteError(
                     f"{name} of {self.title} is {value} at update {self.num_updates}, expected a finite number; "
-                    "look for extreme observations or rewards, or use a lower learning rate or a max_grad_norm"
+                    "check for extreme observations or rewards, lower the learning rate, or set max_grad_norm"
                 )
         return numbers
 

@@ -44,7 +44,7 @@ class GroupedOptimiser:
         self.parameters = [parameter for group in self.groups for parameter in group.parameters]
 
     def zero_grad(self) -> None:
-        """Drop the gradients of the last step; whoever holds them still may keep them."""
+        """Drop the gradients of the last step; tensors that someone else still holds stay as they are."""
         for parameter in self.parameters:
             parameter.grad = None
 

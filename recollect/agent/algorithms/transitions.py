@@ -11,7 +11,7 @@ from recollect.agent.actors.base import Actor
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Batch, Observation
 
-# Steps drawn one by one have no hidden state, and actors without memory look at none.
+# Steps drawn one by one have no hidden state, and actors without memory ignore it.
 _NO_STATE: Final = torch.zeros(1, 1)
 
 
@@ -61,11 +61,11 @@ class Transitions(ABC):
 
     def next_features(self, *, target: bool) -> Tensor:
         """Features `[rows, F]` of the observations after the windows, from the target body or the trained one."""
-        is_slow = target and self._actor.target_body is not None
-        if is_slow not in self._next:
+        is_target = target and self._actor.target_body is not None
+        if is_target not in self._next:
             with torch.no_grad():
-                self._next[is_slow] = self._encode_next(is_slow)
-        return self._next[is_slow]
+                self._next[is_target] = self._encode_next(is_target)
+        return self._next[is_target]
 
     def mean(self, losses: Tensor) -> Tensor:
         """Mean of losses `[..., rows, 1]` over the rows, weighted where draws were prioritised."""
@@ -104,9 +104,9 @@ class StepTransitions(Transitions):
 class SequenceTransitions(Transitions):
     """Transitions of sequences: the memory is warmed up before the first trained step.
 
-    Hidden states come from an unroll over the stored steps, which starts anew where an episode begins. The
-    state after the last step of a window meets the window's next observation in one step more, which is
-    right at truncations too, where that observation is no stored step's.
+    Hidden states come from an unroll over the stored steps, which resets where an episode begins. One more step,
+    from the state after a window to its next observation, gives the features after it. That is right at truncations
+    too, where the next observation is not the one of the next stored step.
     """
 
     def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:

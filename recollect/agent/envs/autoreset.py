@@ -148,14 +148,14 @@ def _of_env(finals: Observation, env: np.intp) -> Observation:
 
 
 def _with_final_infos(infos: dict[str, Any]) -> dict[str, Any]:
-    """Put what was said of ended episodes in the place of what was said of the resets after them."""
+    """Replace the infos of resets by those of the episodes that ended just before."""
     merged = dict(infos)
     for name, values in infos.get(keys.FINAL_INFO, {}).items():
-        said = infos[keys.FINAL_INFO].get(f"_{name}")
-        if said is None or isinstance(values, dict):
+        has_value = infos[keys.FINAL_INFO].get(f"_{name}")
+        if has_value is None or isinstance(values, dict):
             continue
-        merged[name] = values if name not in infos else np.where(_like(said, values), values, infos[name])
-        merged[f"_{name}"] = said | infos.get(f"_{name}", False)
+        merged[name] = values if name not in infos else np.where(_like(has_value, values), values, infos[name])
+        merged[f"_{name}"] = has_value | infos.get(f"_{name}", False)
     return merged
 
 

@@ -186,7 +186,7 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
 
 
 def _make(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
-    # Gymnasium's checker looks at every step; VecEnv and storages check what they take.
+    # Gymnasium's checker runs at every step; VecEnv and storages check what they take.
     with _explained(env_id, options):
         return gym.make(env_id, **{"disable_env_checker": True, **options})
 

@@ -1,4 +1,4 @@
-"""Envs that fail: built anew, reported in the info dict, counted, and given up after too many in a row."""
+"""Envs that fail are rebuilt, reported in the info dict and counted; too many failures in a row are an error."""
 
 import logging
 from collections.abc import Callable
@@ -81,7 +81,7 @@ class Rebuilding(Generic[Env]):
 
 
 class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
-    """An env that is built anew when it raises in `step` or `reset`.
+    """An env that is rebuilt when it raises in `step` or `reset`.
 
     A step that failed returns the first observation of the new env, reward 0 and no end; its info reports
     that the episode was lost. Vector envs need to know nothing of it.
@@ -135,7 +135,7 @@ class FailureLog:
             return None
         for env in np.flatnonzero(counts):
             self.num_failures += int(counts[env])
-            _LOG.warning("env %d failed with %s and was built anew", env, infos[keys.LAST_FAILURE][env])
+            _LOG.warning("env %d failed with %s and was rebuilt", env, infos[keys.LAST_FAILURE][env])
         lost = np.asarray(infos[keys.EPISODE_LOST], np.bool_)
         return lost if lost.any() else None
 

@@ -1,4 +1,4 @@
-"""`FaultTolerantVector`: a vector env of its own making, built anew as a whole when it raises."""
+"""`FaultTolerantVector`: a native vector env that is rebuilt as a whole when it raises."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ else:
 
 
 class FaultTolerantVector(VectorWrapper):
-    """A vector env that is built anew when it raises in `step` or `reset`; every env then loses its episode.
+    """A vector env that is rebuilt when it raises in `step` or `reset`; every env then loses its episode.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ class FaultTolerantVector(VectorWrapper):
     ) -> None:
         super().__init__(build())
         self._rebuilding = Rebuilding(build, max_consecutive_failures)
-        said = self.env.metadata.get(keys.AUTORESET_MODE)
-        if mode is not None and said is not None and AutoresetMode(said) is not mode:
+        own_mode = self.env.metadata.get(keys.AUTORESET_MODE)
+        if mode is not None and own_mode is not None and AutoresetMode(own_mode) is not mode:
             raise ConfigError(
-                f"{self.env!r} begins new episodes in the mode {AutoresetMode(said).value!r}, got "
+                f"{self.env!r} begins new episodes in the mode {AutoresetMode(own_mode).value!r}, got "
                 f"autoreset_mode={mode.value!r}; leave it out"
             )
-        self.metadata = {**self.env.metadata, keys.AUTORESET_MODE: said or mode}
+        self.metadata = {**self.env.metadata, keys.AUTORESET_MODE: own_mode or mode}
 
     def step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
         try:

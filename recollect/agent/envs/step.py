@@ -25,14 +25,14 @@ class Step(NamedTuple):
     terminated, truncated : bool [num_envs, 1]
         Whether the episode ended in this step, in itself or by a limit from outside.
     cut : bool [num_envs, 1]
-        Where the episode was lost without an end, because its env failed and was built anew: in this step,
+        Where the episode was lost without an end, because its env failed and was rebuilt: in this step,
         which then is no transition, or after it.
     skip : bool [num_envs, 1] or None
         Rows that are no transition: the env only began an episode, or failed. None if there are none.
     obs : array or dict of arrays [num_envs, ...]
         What to act on next: where an episode ended, the first observation of the next one.
     infos : dict
-        What the envs said about this step, in Gymnasium's vector format.
+        Infos of this step, in Gymnasium's vector format.
     """
 
     next_obs: Observation
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     @property
     def begins(self) -> np.ndarray:
-        """Which envs begin an episode with `obs`, so that a memory must start anew, bool [num_envs, 1]."""
+        """Which envs begin an episode with `obs`, so that the hidden state must be reset, bool [num_envs, 1]."""
         begins: np.ndarray = self.terminated | self.truncated | self.cut
         return begins if self.skip is None else begins | self.skip
 

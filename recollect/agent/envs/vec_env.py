@@ -26,7 +26,7 @@ class VecEnv:
 
     Every step is a true transition: `Step.next_obs` is what the action led to, also where an episode
     ended, and `Step.obs` what to act on next. Rows that are no transition are marked in `Step.skip`. Envs
-    that fail are built anew.
+    that fail are rebuilt.
 
     Parameters
     ----------

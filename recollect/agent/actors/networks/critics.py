@@ -60,7 +60,7 @@ class ChoiceCritics(nn.Module):
 class DuelingCritics(nn.Module):
     """Values of all actions as a state's value plus advantages that average to 0.
 
-    Wang et al. (2016), arXiv 1511.06581. The two streams part at the last hidden layer.
+    Wang et al. (2016), arXiv 1511.06581. The value and the advantages split at the last hidden layer.
     """
 
     def __init__(self, num: int, num_features: int, num_actions: int, config: ActorConfig) -> None:

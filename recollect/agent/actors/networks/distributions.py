@@ -87,7 +87,7 @@ class Gaussian:
 
 
 class SquashedGaussian:
-    """A Gaussian pressed into (-1, 1) by tanh; there is no closed form of its entropy.
+    """A Gaussian squashed into (-1, 1) by tanh; its entropy has no closed form.
 
     Parameters
     ----------

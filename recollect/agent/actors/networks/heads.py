@@ -63,7 +63,7 @@ class DeterministicHead(Head):
 
 
 class SquashedGaussianHead(Head):
-    """A Gaussian whose mean and deviation depend on the state, pressed into (-1, 1) by tanh."""
+    """A Gaussian whose mean and deviation depend on the state, squashed into (-1, 1) by tanh."""
 
     def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__(num_features, 2 * action_width(space), config)

@@ -12,7 +12,7 @@ from recollect.agent.actors.networks.segments import EpisodeSegments
 
 
 class Memory(nn.Module, ABC):
-    """Base of the memories: forgets where an episode begins, remembers elsewhere.
+    """Base of the memories: they reset the hidden state where an episode begins.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ class Memory(nn.Module, ABC):
         state = state * (1.0 - done[:, 0].float())
         if not begins[:, 1:].any():
             return self._run(features, state)
-        pieces = EpisodeSegments(begins)
-        outputs, states = self._run(pieces.split(features), pieces.split_states(state))
-        return pieces.join(outputs), pieces.join(states)
+        segments = EpisodeSegments(begins)
+        outputs, states = self._run(segments.split(features), segments.split_states(state))
+        return segments.join(outputs), segments.join(states)
 
     @abstractmethod
     def _step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

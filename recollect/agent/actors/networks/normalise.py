@@ -15,9 +15,10 @@ _CLIP: Final = 10.0
 
 
 class RunningMeanStd(nn.Module):
-    """Mean and variance of all rows seen so far, whatever they were called in batches of.
+    """Running mean and variance of all rows so far, however they were batched.
 
-    Chan, Golub and LeVeque (1979): moments of parts combined. Kept in float64 and saved with the weights.
+    Means and variances of parts are combined as in Chan, Golub and LeVeque (1979). Kept in float64 and saved with
+    the weights.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ class ObservationNormaliser(nn.Module):
         Space of one observation.
     """
 
-    moments: RunningMeanStd | None
+    running: RunningMeanStd | None
 
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
@@ -71,22 +72,22 @@ class ObservationNormaliser(nn.Module):
         self.names = tuple(parts)
         self.parts = nn.ModuleList(ObservationNormaliser(part) for part in parts.values())
         is_float = isinstance(space, gym.spaces.Box) and np.issubdtype(space.dtype, np.floating)
-        self.moments = RunningMeanStd(space.shape) if is_float and space.shape is not None else None
+        self.running = RunningMeanStd(space.shape) if is_float and space.shape is not None else None
 
     def update(self, obs: Observation) -> None:
         """Take in observations `[batch, …]`."""
         for name, part in self._named_parts():
             part.update(obs[name])
-        if self.moments is not None:
-            self.moments.update(obs)
+        if self.running is not None:
+            self.running.update(obs)
 
     def forward(self, obs: Observation) -> Observation:
         """Observations `[batch, …]` -> the same with mean 0 and deviation 1, clipped at 10."""
         if self.names:
             return {name: part(obs[name]) for name, part in self._named_parts()}
-        if self.moments is None:
+        if self.running is None:
             return obs
-        return ((obs - self.moments.mean).float() * self.moments.scale()).clamp_(-_CLIP, _CLIP)
+        return ((obs - self.running.mean).float() * self.running.scale()).clamp_(-_CLIP, _CLIP)
 
     def _named_parts(self) -> Iterator[tuple[str, Any]]:
         return zip(self.names, self.parts, strict=True)
@@ -97,7 +98,7 @@ class RewardNormaliser(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.moments = RunningMeanStd((1,))
+        self.running = RunningMeanStd((1,))
         self._returns: dict[Hashable, Tensor] = {}
 
     def update(
@@ -105,20 +106,20 @@ class RewardNormaliser(nn.Module):
         reward: Tensor,
         done: Tensor,
         gamma: float,
-        stream: Hashable = 0,
+        source: Hashable = 0,
         rows: slice | np.ndarray = slice(None),
     ) -> None:
         """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`.
 
-        Envs that are stepped apart from others are a `stream` of their own. Only returns of `rows` count.
+        Each `source` of steps, such as a worker, has running returns of its own. Only returns of `rows` count.
         """
-        returns = self._returns.get(stream)
+        returns = self._returns.get(source)
         if returns is None or returns.shape != reward.shape:
             returns = torch.zeros_like(reward, dtype=torch.float64)
         returns = returns * gamma + reward
-        self.moments.update(returns[rows])
-        self._returns[stream] = returns * (1 - done.double())
+        self.running.update(returns[rows])
+        self._returns[source] = returns * (1 - done.double())
 
     def forward(self, reward: Tensor) -> Tensor:
         """Rewards of any shape -> the same, scaled."""
-        return reward * self.moments.scale()
+        return reward * self.running.scale()

@@ -1,4 +1,4 @@
-"""`OffPolicyAlgorithm`: critics that learn from replayed transitions, followed by target networks."""
+"""`OffPolicyAlgorithm`: critics that learn from replayed transitions, with target networks."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class OffPolicyAlgorithm(LearningAlgorithm):
 
     def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: OffPolicyConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
-        # Which of them exist, and what they take, was said in the plan.
+        # The plan decides which of them exist and what they take.
         self.policy: Any = actor.policy
         self.critics: Any = actor.critics
         self.target_policy: Any = actor.target_policy

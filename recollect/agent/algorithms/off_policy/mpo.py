@@ -62,8 +62,8 @@ class Sampled(NamedTuple):
 class MPO(ContinuousActorCritic):
     """Maximum a posteriori policy optimisation (Abdolmaleki et al., 2018, https://arxiv.org/abs/1812.02256).
 
-    The policy is a Gaussian pressed into the bounds of actions by tanh. Pressing changes neither KLs nor
-    where a likelihood has its maximum, so all is computed before it. The old policy is the target network,
+    The policy is a Gaussian squashed by tanh. Squashing changes neither KLs nor the maximum of a likelihood, so
+    everything is computed before it. The old policy is the target network,
     and values come from one step with its samples instead of Retrace.
 
     Examples

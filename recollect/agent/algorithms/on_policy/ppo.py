@@ -28,7 +28,7 @@ from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
 from recollect.roles import Batch, Device, VectorEnvs
 
-# Actors without memory look at no hidden state.
+# Actors without memory ignore hidden states.
 _NO_STATE: Final = torch.zeros(1, 1)
 
 
@@ -78,7 +78,7 @@ class PPO(LearningAlgorithm):
     Body, policy and critic take their steps together. A mini-batch whose KL divergence is above
     `target_kl` gives no gradient and ends the update stage. Recurrent actors learn from whole
     sequences that begin with the hidden states that they acted with; the actor's `sequence_overlap` steps
-    before a sequence are gone through anew, without gradients, so that its state is the present memory's.
+    before a sequence are burn-in: they run without gradients, so that it begins with the present memory's state.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class PPO(LearningAlgorithm):
 
     def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: PPOConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
-        # Which of them exist, and what they take, was said in the plan.
+        # The plan decides which of them exist and what they take.
         self.policy: Any = actor.policy
         self.critic: Any = actor.critics
 

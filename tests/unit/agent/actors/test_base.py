@@ -73,7 +73,7 @@ def test_arrays_are_not_copied_on_their_way_in() -> None:
     ("kind", "has_policy", "has_critics"),
     [("sac", False, True), ("td3", True, True), ("ddqn", False, True), ("ppo-box", False, False)],
 )
-def test_slow_copies_are_those_of_the_plan(kind: str, has_policy: bool, has_critics: bool) -> None:
+def test_target_networks_are_those_of_the_plan(kind: str, has_policy: bool, has_critics: bool) -> None:
     for memory in (None, "gru"):
         actor = make_actor(kind, memory=memory)
         assert (actor.target_policy is not None) is has_policy
@@ -81,7 +81,7 @@ def test_slow_copies_are_those_of_the_plan(kind: str, has_policy: bool, has_crit
         assert (actor.target_body is not None) is (memory is not None and (has_policy or has_critics))
 
 
-def test_slow_copies_follow_and_nothing_else_moves() -> None:
+def test_target_networks_move_and_nothing_else_does() -> None:
     actor = make_actor("td3", memory="gru")
     before = {name: tensor.clone() for name, tensor in actor.state_dict().items()}
     for weight in (*actor.policy_parameters(), *actor.critic_parameters()):
@@ -91,19 +91,19 @@ def test_slow_copies_follow_and_nothing_else_moves() -> None:
         torch.testing.assert_close(tensor, before[name] + (0.25 if name.startswith("target_") else 1.0))
 
 
-def test_the_slow_body_encodes_when_asked() -> None:
+def test_the_target_body_encodes_when_asked() -> None:
     actor = make_actor("td3", memory="gru", memory_size=5)
     obs = torch.randn(2, 3, 3)
     state, done = torch.zeros(2, 5), torch.zeros(2, 3, 1)
     for weight in actor.body.parameters():
         weight.data += 0.3
-    fast, slow = (actor.unroll(obs, state, done, target=target)[0] for target in (False, True))
-    assert not torch.allclose(fast, slow)
-    for features, target in ((fast, False), (slow, True)):
+    online, delayed = (actor.unroll(obs, state, done, target=target)[0] for target in (False, True))
+    assert not torch.allclose(online, delayed)
+    for features, target in ((online, False), (delayed, True)):
         first, _ = actor.encode(obs[:, 0], state, done[:, 0], target=target)
         torch.testing.assert_close(features[:, 0], first)
-    assert fast.requires_grad
-    assert not slow.requires_grad
+    assert online.requires_grad
+    assert not delayed.requires_grad
 
 
 def test_parameters_are_those_of_policy_and_of_critics_with_the_body() -> None:
@@ -154,10 +154,10 @@ def test_rows_that_are_no_step_are_not_learned_from() -> None:
 
 
 def test_rewards_are_normalised_only_if_asked_for() -> None:
-    reward, goes_on = np.array([[10.0], [-10.0]], np.float32), np.zeros((2, 1), bool)
+    reward, no_ends = np.array([[10.0], [-10.0]], np.float32), np.zeros((2, 1), bool)
     for is_on, expected in ((False, 5.0), (True, 0.5)):
         actor = make_actor("sac", normalise_rewards=is_on)
-        actor.observe(np.zeros((2, 3), np.float32), reward, goes_on, gamma=0.9)
+        actor.observe(np.zeros((2, 3), np.float32), reward, no_ends, gamma=0.9)
         assert actor.normalise_reward(torch.tensor([[5.0]])).item() == pytest.approx(expected)
 
 

@@ -5,18 +5,18 @@ from torch import Generator
 from recollect.agent.actors import GaussianNoise, OUNoise
 from recollect.errors import ConfigError
 
-GOES_ON = torch.zeros(1, 1)
+MIDWAY = torch.zeros(1, 1)
 
 
 def test_gaussian_noise_has_its_deviation() -> None:
-    noisy = GaussianNoise(0.1).add_to(torch.zeros(50_000, 2), GOES_ON, Generator().manual_seed(0))
+    noisy = GaussianNoise(0.1).add_to(torch.zeros(50_000, 2), MIDWAY, Generator().manual_seed(0))
     assert noisy.std().item() == pytest.approx(0.1, rel=0.02)
     assert abs(noisy.mean().item()) < 0.002
 
 
 @pytest.mark.parametrize("noise", [GaussianNoise(5.0), OUNoise(5.0)])
 def test_noisy_actions_stay_in_policy_units(noise: GaussianNoise | OUNoise) -> None:
-    noisy = noise.add_to(torch.zeros(1000, 2), GOES_ON, Generator().manual_seed(0))
+    noisy = noise.add_to(torch.zeros(1000, 2), MIDWAY, Generator().manual_seed(0))
     assert noisy.abs().max() == 1.0
 
 
@@ -26,10 +26,10 @@ def test_drifting_noise_follows_its_equation() -> None:
     drift = torch.zeros(3, 2)
     for _ in range(5):
         drift = 0.8 * drift + 0.1 * torch.empty(3, 2).normal_(generator=pushes)
-        torch.testing.assert_close(noise.add_to(action, GOES_ON, generator), drift)
+        torch.testing.assert_close(noise.add_to(action, MIDWAY, generator), drift)
 
 
-def test_drifting_noise_begins_anew_with_an_episode() -> None:
+def test_drifting_noise_restarts_with_an_episode() -> None:
     noise, action = OUNoise(std=0.1), torch.zeros(2, 1)
     noise.add_to(action, torch.ones(2, 1), Generator().manual_seed(0))
     second = noise.add_to(action, torch.tensor([[1.0], [0.0]]), Generator().manual_seed(1))

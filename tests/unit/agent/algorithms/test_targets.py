@@ -20,8 +20,8 @@ def test_td_target() -> None:
 
 def test_double_q_value_takes_the_action_of_one_network_and_the_value_of_the_other() -> None:
     online = torch.tensor([[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]])
-    slow = torch.tensor([[9.0, -1.0, 7.0], [4.0, 8.0, 8.0]])
-    torch.testing.assert_close(targets.double_q_value(online, slow), column(-1, 4))
+    target = torch.tensor([[9.0, -1.0, 7.0], [4.0, 8.0, 8.0]])
+    torch.testing.assert_close(targets.double_q_value(online, target), column(-1, 4))
 
 
 def test_soft_value() -> None:

@@ -88,12 +88,12 @@ def test_sequences_are_what_a_walk_over_their_steps_gives(memory: str | None, ne
     found = read_transitions(actor, batch)
     assert isinstance(found, SequenceTransitions)
     walks = [walk(actor, batch, row, target=False) for row in range(8)]
-    slow = [walk(actor, batch, row, target=True) for row in range(8)]
+    delayed = [walk(actor, batch, row, target=True) for row in range(8)]
     torch.testing.assert_close(found.features, torch.stack([step for steps, _ in walks for step in steps]))
     following = torch.stack([step for _, steps in walks for step in steps])
     torch.testing.assert_close(found.next_features(target=False), following)
     torch.testing.assert_close(
-        found.next_features(target=True), torch.stack([step for _, steps in slow for step in steps])
+        found.next_features(target=True), torch.stack([step for _, steps in delayed for step in steps])
     )
     if memory:
         assert not torch.allclose(found.next_features(target=True), following)

@@ -172,7 +172,7 @@ def test_same_seed_same_envs(vector: str) -> None:
         envs = factory("cpu", worker, 0, name)
         seeds.append(tuple(envs.reset()[:, 0]))
         again = envs.reset()
-        assert (again[:, 0] == seeds[-1]).all(), "a later reset goes on from the first seeds"
+        assert (again[:, 0] == seeds[-1]).all(), "a later reset continues from the first seeds"
         assert (again[:, 1] == 2).all()
         envs.close()
     assert seeds[0] == seeds[1]

@@ -50,7 +50,7 @@ def test_dueling_values_average_to_the_states_value(hidden_sizes: tuple[int, ...
     torch.testing.assert_close(values.diff(dim=-1), advantage.diff(dim=-1))
 
 
-def test_dueling_streams_part_at_the_last_hidden_layer() -> None:
+def test_value_and_advantages_split_at_the_last_hidden_layer() -> None:
     critics = _critics(Q_VALUES, Discrete(4), dueling=True, hidden_sizes=(8, 6))
     shapes = [[tuple(weight.shape[1:]) for weight in part.weights] for part in (critics.trunk, critics.value)]
     assert shapes == [[(3, 8)], [(8, 6), (6, 1)]]

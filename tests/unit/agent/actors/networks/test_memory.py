@@ -67,7 +67,7 @@ def test_a_beginning_forgets_what_was_before(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_a_sequence_goes_on_from_its_state(kind: str) -> None:
+def test_a_sequence_continues_from_its_state(kind: str) -> None:
     memory, state_size = _memory(kind)
     features, done = torch.randn(NUM_SEQ, LENGTH, FEATURES), torch.zeros(NUM_SEQ, LENGTH, 1)
     whole, states = memory.unroll(features, torch.zeros(NUM_SEQ, state_size), done)

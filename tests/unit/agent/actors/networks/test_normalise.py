@@ -11,17 +11,17 @@ FLOATS = Box(-np.inf, np.inf, (2,), np.float32)
 
 @settings(max_examples=30)
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=8), seed=st.integers(0, 1000))
-def test_moments_are_those_of_all_rows(sizes: list[int], seed: int) -> None:
+def test_mean_and_variance_are_those_of_all_rows(sizes: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
     parts = [random.normal(100.0, 3.0, (size, 2)) for size in sizes]
-    moments = RunningMeanStd((2,))
+    running = RunningMeanStd((2,))
     for part in parts:
-        moments.update(torch.from_numpy(part))
+        running.update(torch.from_numpy(part))
     rows = np.concatenate(parts)
-    assert moments.count.item() == len(rows)
+    assert running.count.item() == len(rows)
     if len(rows):
-        np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-10)
-        np.testing.assert_allclose(moments.variance, rows.var(0), rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(running.mean, rows.mean(0), rtol=1e-10)
+        np.testing.assert_allclose(running.variance, rows.var(0), rtol=1e-8, atol=1e-9)
 
 
 def test_observations_get_mean_0_and_deviation_1() -> None:
@@ -52,7 +52,7 @@ def test_sequences_are_scaled_as_rows_are() -> None:
     assert torch.equal(normaliser(rows.view(3, 4, 2)).view(12, 2), normaliser(rows))
 
 
-def test_each_part_of_a_dict_has_moments_and_bytes_pass_unchanged() -> None:
+def test_each_part_of_a_dict_has_statistics_and_bytes_pass_unchanged() -> None:
     space = Dict({"image": Box(0, 255, (3,), np.uint8), "deep": Dict({"x": FLOATS, "n": Discrete(3)})})
     normaliser = ObservationNormaliser(space)
     obs = {
@@ -83,10 +83,10 @@ def test_rewards_are_scaled_by_the_deviation_of_discounted_returns() -> None:
     assert scaled.dtype == torch.float32
 
 
-def test_returns_of_streams_that_are_stepped_apart_do_not_mix() -> None:
+def test_returns_of_separate_sources_do_not_mix() -> None:
     ends = torch.zeros(1, 1)
     normaliser = RewardNormaliser()
     for _ in range(3):
-        normaliser.update(torch.ones(1, 1), ends, 1.0, stream="a")
-        normaliser.update(torch.full((1, 1), 10.0), ends, 1.0, stream="b")
-    np.testing.assert_allclose(normaliser.moments.mean, np.mean([1, 2, 3, 10, 20, 30]))
+        normaliser.update(torch.ones(1, 1), ends, 1.0, source="a")
+        normaliser.update(torch.full((1, 1), 10.0), ends, 1.0, source="b")
+    np.testing.assert_allclose(normaliser.running.mean, np.mean([1, 2, 3, 10, 20, 30]))

@@ -176,7 +176,7 @@ def test_learning_draws_nothing_from_the_generator_that_acts(name: str) -> None:
 
 
 @each_algorithm
-def test_a_loaded_state_goes_on_as_if_nothing_had_happened(name: str) -> None:
+def test_a_loaded_state_resumes_exactly(name: str) -> None:
     agent, copy = make_agent(name), make_agent(name)
     update(agent, 5)
     copy.algo.set_weights(agent.actor.state_dict())
@@ -218,11 +218,11 @@ def test_what_acts_aside_explores_and_leaves_exploration_as_it_is(name: str, noi
     options = {"noise": noise} if "noise" in ALGORITHMS[name].config_class.docs() else {}
     agent, undisturbed = make_agent(name, **options), make_agent(name, **options)
     start = agent.actor.actor_initial_states(torch.zeros(50, 3))
-    goes_on = (*start[:2], torch.zeros(50, 1))
+    midway = (*start[:2], torch.zeros(50, 1))
     for each in (agent, undisturbed):
         each.algo.acting_step(*start)
     with agent.algo.aside():
-        first, second = (agent.algo.acting_step(*goes_on)[0] for _ in range(2))
+        first, second = (agent.algo.acting_step(*midway)[0] for _ in range(2))
     assert not torch.equal(first, second)
     assert agent.algo.num_acted == 50
-    assert torch.equal(agent.algo.acting_step(*goes_on)[0], undisturbed.algo.acting_step(*goes_on)[0])
+    assert torch.equal(agent.algo.acting_step(*midway)[0], undisturbed.algo.acting_step(*midway)[0])

@@ -136,7 +136,7 @@ def walk(body: Any, batch: dict[str, Any], row: int) -> tuple[Tensor, Tensor]:
 
 def read_sequences(agent: Agent, batch: dict[str, Any]) -> Rows:
     online = [walk(agent.actor.body, batch, row) for row in range(NUM_SEQ)]
-    slow = [walk(agent.actor.target_body, batch, row) for row in range(NUM_SEQ)]
+    delayed = [walk(agent.actor.target_body, batch, row) for row in range(NUM_SEQ)]
 
     def trained(key: str) -> Tensor:
         values: Tensor = batch[key][:, OVERLAP : OVERLAP + TRAINED]
@@ -145,7 +145,7 @@ def read_sequences(agent: Agent, batch: dict[str, Any]) -> Rows:
     return Rows(
         torch.cat([features for features, _ in online]),
         torch.cat([after for _, after in online]),
-        torch.cat([after for _, after in slow]),
+        torch.cat([after for _, after in delayed]),
         trained(keys.ACTION),
         trained(keys.REWARD) + 0.5 * trained(keys.IREWARD),
         trained(keys.DISCOUNT),

@@ -26,7 +26,7 @@ def test_multipliers_begin_where_they_should() -> None:
     assert found == pytest.approx({"temperature": 0.7, "mean": 2.0, "std": 5.0})
 
 
-def test_multipliers_begin_anew_where_a_changed_option_says() -> None:
+def test_multipliers_restart_where_a_changed_option_says() -> None:
     agent = make_agent("mpo")
     for option, value in FIRST.items():
         agent.algo.update_algorithm_parameter(option, value)

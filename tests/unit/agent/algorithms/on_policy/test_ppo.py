@@ -72,10 +72,10 @@ def test_nested_observations(memory: str | None) -> None:
 
 
 @each_memory
-def test_moments_that_moved_while_acting_do_not_count_as_a_change_of_policy(memory: str | None) -> None:
+def test_statistics_that_moved_while_acting_do_not_count_as_a_change_of_policy(memory: str | None) -> None:
     agent = make_agent(Discrete(3), memory=memory, normalise=True, num_mini_batch=1)
     collect(agent)
-    # The weights of hidden states went with the older moments, so that only a bound holds with memory.
+    # The weights of hidden states went with the older statistics, so that only a bound holds with memory.
     assert learn(agent)[0]["kl"] == pytest.approx(0.0, abs=1e-6 if memory is None else 1e-3)
 
 
@@ -213,7 +213,7 @@ def test_burn_in_keeps_the_policy_that_acted() -> None:
 
 
 @each_memory
-def test_next_values_go_on_from_the_state_after_the_step(memory: str | None) -> None:
+def test_next_values_continue_from_the_state_after_the_step(memory: str | None) -> None:
     agent = make_agent(Discrete(3), memory=memory)
     samples = collect(agent)
     batch = {
@@ -223,8 +223,8 @@ def test_next_values_go_on_from_the_state_after_the_step(memory: str | None) -> 
     found = agent.algo.next_values(batch).view(len(samples), NUM_ENVS, 1)
     for number, sample in enumerate(samples):
         _, rhs = agent.actor.encode(torch.as_tensor(sample[keys.OBS]), sample[keys.RHS], sample[keys.DONE])
-        next_obs, go_on = torch.as_tensor(sample[keys.NEXT_OBS]), torch.zeros(NUM_ENVS, 1)
-        features, _ = agent.actor.encode(next_obs, rhs, go_on)
+        next_obs, no_ends = torch.as_tensor(sample[keys.NEXT_OBS]), torch.zeros(NUM_ENVS, 1)
+        features, _ = agent.actor.encode(next_obs, rhs, no_ends)
         torch.testing.assert_close(found[number], agent.actor.critics(features))
 
 

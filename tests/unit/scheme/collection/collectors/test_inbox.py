@@ -30,4 +30,4 @@ def test_normalisers_of_the_learner_see_the_steps_of_a_worker_and_no_resets() ->
         for ours, expected in zip(learner.actor.buffers(), collector.actor.buffers(), strict=True):
             torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
     collector.stop()
-    assert learner.actor.normaliser.moments.count == collector.num_steps < 360
+    assert learner.actor.normaliser.running.count == collector.num_steps < 360
