@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from recollect.cli import eval as eval_command
 from recollect.cli.train import make_parser, resolve_options
-from recollect.config import RunConfig, resolve
+from recollect.config import RunConfig, build, resolve
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
+from recollect.scheme.scheme import Scheme
 from tests.unit.cli.conftest import TINY, Run
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -174,6 +176,21 @@ def test_an_evaluation_is_over_as_many_episodes_as_asked_for(trained: Path, reco
     assert first.code == 0
     assert re.fullmatch(r"evaluation: [\d.]+ ± [\d.]+ over 3 episodes\n", first.out)
     assert recollect("eval", str(trained), "--episodes", "3").out == first.out
+
+
+def test_an_evaluation_can_have_a_seed_of_its_own(
+    trained: Path, recollect: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = []
+
+    def recording(config: RunConfig) -> Scheme:
+        seeds.append(config.seed)
+        return build(config)
+
+    monkeypatch.setattr(eval_command, "build", recording)
+    for words in ([], ["--seed", "7"]):
+        assert recollect("eval", str(trained), "--episodes", "1", *words).code == 0
+    assert seeds == [1, 7]
 
 
 @pytest.mark.slow

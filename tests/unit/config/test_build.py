@@ -38,6 +38,7 @@ def test_every_algorithm_can_be_built_with_its_plainest_storage(algo: str, make:
     assert isinstance(scheme.algo, ALGORITHMS[algo])
     assert scheme.algo.gamma == 0.9
     assert scheme.num_envs == 3
+    assert scheme.col_worker.envs_test.num_envs == SMALL["num_test_envs"] != 3
     assert isinstance(scheme.storage, GAEBuffer if ALGORITHMS[algo].is_on_policy else ReplayBuffer)
 
 
