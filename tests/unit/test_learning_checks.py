@@ -1,26 +1,19 @@
 """Learning checks are safe, by the trials on record, and judge as they say."""
 
-from typing import Final
-
 import pytest
 
 from tests.calibrate_learning import CHECKS, SETTINGS
-from tests.integration.ray.test_killed_runs import CHECKS as KILLED
 from tests.learning import MOST_FALSE_ALARMS, SEEDS, Check, read_trials, scores_of
 
-# Each trial kills and restarts a dozen processes; strict, so that the mark goes once there are 20 of them.
-FEW_TRIALS: Final = pytest.mark.xfail(strict=True, reason="fewer than 20 trials so far, none of which failed")
-NAMES: Final = [pytest.param(name, marks=FEW_TRIALS) if name in KILLED else name for name in CHECKS]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHECKS)
 def test_trials_say_that_false_alarms_are_rare(name: str) -> None:
     scores = scores_of(name, read_trials())
     assert CHECKS[name].false_alarm(scores) < MOST_FALSE_ALARMS
     assert CHECKS[name].trials == CHECKS[name].summary(scores)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHECKS)
 def test_trials_were_run_under_every_setting(name: str) -> None:
     trials = [trial for trial in read_trials() if trial["check"] == name]
     assert {(trial["threads"], trial["instructions"]) for trial in trials} == set(SETTINGS)
