@@ -46,14 +46,6 @@ MUTANTS: Final = (
         LOSSES,
     ),
     Mutant(
-        "DDPG's target has gradients",
-        f"{ALGORITHMS}/off_policy/ddpg.py",
-        """    @torch.no_grad()
-    def _target""",
-        "    def _target",
-        LOSSES,
-    ),
-    Mutant(
         "TD3 takes the larger value",
         f"{ALGORITHMS}/off_policy/ddpg.py",
         ".amin(0)",

@@ -74,12 +74,4 @@ MUTANTS: Final = (
         ".mean() - target_entropy)",
         LOSSES,
     ),
-    Mutant(
-        "SAC's target has gradients",
-        f"{ALGORITHMS}/off_policy/soft.py",
-        """        with torch.no_grad():
-            target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))""",
-        "        target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))",
-        LOSSES,
-    ),
 )
