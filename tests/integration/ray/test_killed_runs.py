@@ -136,7 +136,7 @@ CHECKS: Final = {
         8_000 if IS_LONG else 4_000,
         25,
         -300.0,
-        trials="0 of 5 failed; worst -186.1, median -159.3; chance of a false alarm 3e-03",
+        trials="0 of 20 failed; worst -274.1, median -173.5; chance of a false alarm 9e-05",
     ),
 }
 LONG_CHECKS: Final = {
