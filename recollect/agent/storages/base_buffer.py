@@ -173,7 +173,7 @@ class BaseBuffer(Storage):
             Who saw them; every source has lanes of its own.
         first_step : int, optional
             Running number of the first step in the source's stream: steps received before are dropped and
-            counted by `num_repeated`, and a gap breaks the stream. A source that begins to number anew is
+            counted by `num_repeated`, and a gap breaks the stream. A source that starts numbering again is
             released first.
         """
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
@@ -251,7 +251,7 @@ class BaseBuffer(Storage):
         return Extras({_GENERATOR: self._rng.bit_generator.state})
 
     def load_state(self, extras: Extras) -> None:
-        """Go on from what `state` gave; the steps are there already, and parameters stay as they are."""
+        """Resume from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
 
     def _on_append(self) -> None:

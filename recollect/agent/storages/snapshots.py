@@ -51,7 +51,7 @@ class StorageSnapshot:
 
 
 class StorageJournal:
-    """A folder that one storage is noted in as it grows, for another process to go on with if this one is killed.
+    """A folder that one storage is noted in as it grows, for another process to resume from if this one is killed.
 
     Steps are all there; errors of old steps may be those of some time ago.
 
@@ -112,7 +112,7 @@ def load_storage(storage: BaseBuffer, folder: str | PathLike[str]) -> None:
 
 
 def cut_streams(storage: BaseBuffer) -> None:
-    """Say that what is stored next does not follow on what is stored last: the envs have begun anew.
+    """Say that what is stored next does not follow on what is stored last: the envs were reset.
 
     Workers that fed the storage beside the local one are no more; others take their lanes.
     """

@@ -37,13 +37,13 @@ class ResetSteps:
     store : ExperienceStore
         Of a single source.
     mode : AutoresetMode or str
-        How the envs begin anew.
+        When the envs are reset.
     """
 
     def __init__(self, store: ExperienceStore, mode: AutoresetMode | str) -> None:
         self.are_expected = _check_mode(mode) is AutoresetMode.NEXT_STEP
         self._store = store
-        self._watch = FinalObsCheck(_ADVICE)
+        self._final_obs_check = FinalObsCheck(_ADVICE)
         self._last_ends: Ends = _NO_ENDS
 
     def find(self, observations: Observation) -> np.ndarray:
@@ -52,7 +52,7 @@ class ResetSteps:
         They are still where their last episode ended.
         """
         resets = np.zeros((self._store.num_envs, 1), np.bool_)
-        if not self.are_expected and self._watch.is_over:
+        if not self.are_expected and self._final_obs_check.is_over:
             return resets
         ended, led_to = self._newest_ends()
         if len(ended):
@@ -60,7 +60,7 @@ class ResetSteps:
             if self.are_expected:
                 resets[ended, 0] = repeated
             else:
-                self._watch.look(len(ended), int(repeated.sum()))
+                self._final_obs_check.count(len(ended), int(repeated.sum()))
         return resets
 
     def keep(self) -> None:
@@ -76,7 +76,7 @@ class ResetSteps:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Resume from what `state` gave."""
         ended = np.array(state["ended"], np.int64)
         led_to = {tuple(path): np.frombuffer(bytes.fromhex(data), np.uint8) for path, data in state["led_to"]}
         # Ends are told by their bytes alone, so that dtypes and shapes do not matter.

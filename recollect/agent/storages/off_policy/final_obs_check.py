@@ -1,4 +1,4 @@
-"""`FinalObsCheck`: warns where episodes seem to go on after their ends."""
+"""`FinalObsCheck`: warns where episodes seem to continue after their ends."""
 
 import warnings
 from typing import Final
@@ -39,7 +39,7 @@ class FinalObsCheck:
     def follow(self, obs: Observation, next_obs: Observation, ended: np.ndarray) -> None:
         """Compare what a step starts from with what the last ends led to, and keep its own ends `[num_envs, 1]`."""
         if len(self._ended):
-            self.look(len(self._ended), int(are_at(self._ended, self._led_to, obs).sum()))
+            self.count(len(self._ended), int(are_at(self._ended, self._led_to, obs).sum()))
         envs = self._ended = np.flatnonzero(ended)
         if len(envs) == 0:
             return
@@ -49,7 +49,7 @@ class FinalObsCheck:
         self._ended = envs[moved]
         self._led_to = {path: rows[moved] for path, rows in led_to.items()}
 
-    def look(self, num_ends: int, num_repeated: int) -> None:
+    def count(self, num_ends: int, num_repeated: int) -> None:
         """Count ends, and those after which the next step starts from what the last one led to."""
         self._num_ends += num_ends
         self._num_repeated += num_repeated

@@ -28,7 +28,7 @@ from recollect.errors import ConfigError, StorageError
 from recollect.roles import Numbers, Observation
 
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
-_MOST_BATCHES_AHEAD: Final = 16
+_MOST_PREFETCHED: Final = 16
 _GENERATOR: Final = "generator"
 _RESETS: Final = "resets"
 
@@ -59,10 +59,9 @@ class NStepReplayStorage:
     Steps of any number of environments, each observation stored once, sampleable as soon as they are
     added, with the shorter window where an episode ends or has come no further yet.
 
-    Batches are drawn by looks: a look draws those of the next `fetch_every` rows from all that is
-    stored at that moment, and threads gather them while the caller learns. The looks, and therefore
-    the batches, depend on the calls and on the seed, never on the threads: `add` waits for what is
-    still being gathered.
+    Batches are prefetched: those of the next `fetch_every` rows are drawn at once from all that is stored
+    at that moment, and threads gather them while the caller learns. What is prefetched depends on the
+    calls and on the seed, never on the threads: `add` waits for what is still being gathered.
 
     Parameters
     ----------
@@ -85,16 +84,16 @@ class NStepReplayStorage:
     discount : float
         Discount factor of returns.
     fetch_every : int
-        Rows drawn from one look at the store, rounded up to whole batches, at most 16 of them. Data
-        added since the last look are seen by the next; with 0 or 1, each batch sees them all.
+        Rows to prefetch, rounded up to whole batches, at most 16 of them. Data added since then are seen by
+        the next prefetch; with 0 or 1, each batch sees them all.
     save_snapshot : bool
         Write the storage to `snapshot_path` in `update` and `close`.
     snapshot_path : path-like, optional
-        Folder of the snapshot. If there is one, the storage goes on from it.
+        Folder of the snapshot. If there is one, the storage resumes from it.
     seed : int, optional
         Seed of the storage's own generator; a snapshot brings its own.
     autoreset_mode : gymnasium.vector.AutoresetMode or str
-        How the environments begin anew. With "NextStep" the step after an end is no step of an
+        When the environments are reset. With "NextStep" the step after an end is no step of an
         episode, and is never drawn. The other modes need nothing of the storage.
     frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observations, which are then stored as single frames.
@@ -156,9 +155,9 @@ class NStepReplayStorage:
         self._steps = VectorSteps(observation_space, action_space, self.num_envs)
         self._rng = seeded_generator(seed)
         self._most_steps = np.array([self.n_step], np.int64)
-        batches_a_look = -(-self.fetch_every // self.batch_size)
-        self._batches_a_look = min(max(1, batches_a_look), _MOST_BATCHES_AHEAD)
-        self._ahead: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._batches_a_look > 1 else 0)
+        num_batches = -(-self.fetch_every // self.batch_size)
+        self._num_prefetched = min(max(1, num_batches), _MOST_PREFETCHED)
+        self._prefetcher: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._num_prefetched > 1 else 0)
         self._plans = _ThreadPlans()
         self._store = ExperienceStore(
             self.storage_size // self.num_envs,
@@ -199,7 +198,7 @@ class NStepReplayStorage:
         """Reset the storage: forget all steps, and the batches drawn from them."""
         with self._store.lock:
             self._check_open()
-            self._ahead.drop()
+            self._prefetcher.drop()
             self._resets.keep()
             self._store.clear()
             self._is_saved = False
@@ -232,7 +231,7 @@ class NStepReplayStorage:
             self._check_open()
             sample[keys.DONE] = self._resets.find(sample[keys.OBS])
             # Batches already drawn are those of the store as it was.
-            self._ahead.settle()
+            self._prefetcher.settle()
             self._store.insert(sample)
             self._is_saved = False
 
@@ -245,7 +244,7 @@ class NStepReplayStorage:
         with self._store.lock:
             self._check_open()
             self._is_saved = False
-            return self._ahead.take() if len(self._ahead) else self._look()
+            return self._prefetcher.take() if len(self._prefetcher) else self._prefetch()
 
     def update(self, *args: object) -> None:
         """Update the storage if necessary: write a snapshot, if one is wanted and something has changed."""
@@ -262,15 +261,15 @@ class NStepReplayStorage:
                     self.update()
                 finally:
                     self._is_closed = True
-                    self._ahead.close()
+                    self._prefetcher.close()
 
-    def _look(self) -> NStepReplayBatch:
+    def _prefetch(self) -> NStepReplayBatch:
         """Draw the next batches from all that is stored now; return the first, have the others gathered."""
         self._store.check_drawable()
-        ids = self._resets.replace(self._draw(self._batches_a_look * self.batch_size), self._draw)
+        ids = self._resets.replace(self._draw(self._num_prefetched * self.batch_size), self._draw)
         first, *others = ids.reshape(-1, self.batch_size)
         for other in others:
-            self._ahead.start(partial(self._gather, other))
+            self._prefetcher.start(partial(self._gather, other))
         return self._gather(first)
 
     def _draw(self, num_rows: int) -> np.ndarray:
@@ -295,7 +294,7 @@ class NStepReplayStorage:
             raise StorageError("the storage is closed; build another")
 
     def _load(self) -> bool:
-        """Go on from the snapshot, if there is one."""
+        """Resume from the snapshot, if there is one."""
         if self._snapshot is None or not self._snapshot.exists:
             return False
         state = self._snapshot.read(self._store).state
@@ -307,9 +306,9 @@ class NStepReplayStorage:
         return True
 
     def _save(self) -> None:
-        """Write a snapshot; batches drawn ahead are not part of it, so they are drawn anew here as well."""
+        """Write a snapshot; prefetched batches are not part of it, so they are dropped here as well."""
         assert self._snapshot is not None
-        self._ahead.drop()
+        self._prefetcher.drop()
         own = {_GENERATOR: self._rng.bit_generator.state, _RESETS: self._resets.state()}
         self._snapshot.write(self._store, Extras(own))
         self._is_saved = True

@@ -30,7 +30,7 @@ class GAEBuffer(RolloutBuffer):
     """Rollouts with generalised advantage estimates (Schulman et al., 2015, https://arxiv.org/abs/1506.02438).
 
     Values and log-probabilities are those that the actor gave when it acted; if it normalises
-    observations, whose moments have moved since, they are computed anew. A truncated episode bootstraps
+    observations, whose statistics have changed since, they are computed again. A truncated episode bootstraps
     from the value of its true last observation, a terminated one from nothing.
 
     Parameters
@@ -60,21 +60,21 @@ class GAEBuffer(RolloutBuffer):
         """Weight of longer returns."""
         return self.config.gae_lambda
 
-    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
-        values, log_probs = self._values_and_log_probs(streams)
-        discounts = self._discounts(streams)
+    def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
+        values, log_probs = self._values_and_log_probs(steps)
+        discounts = self._discounts(steps)
         advantages = gae(
-            self._rewards(streams),
+            self._rewards(steps),
             discounts,
             values,
-            self._next_values(streams, values, discounts),
-            streams.continues.float(),
+            self._next_values(steps, values, discounts),
+            steps.continues.float(),
             self.gae_lambda,
         )
         returns = advantages + values
         return {keys.ADVANTAGE: advantages, keys.RETURN: returns, keys.VALUE: values, keys.LOG_PROB: log_probs}
 
-    def _values_and_log_probs(self, streams: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
+    def _values_and_log_probs(self, steps: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
         if getattr(self.actor, "normaliser", None) is not None:
-            return self._evaluate(streams)
-        return self._column(streams, keys.VALUE), self._column(streams, keys.LOG_PROB)
+            return self._evaluate(steps)
+        return self._column(steps, keys.VALUE), self._column(steps, keys.LOG_PROB)

@@ -25,7 +25,7 @@ from recollect.errors import SchemaError, StorageError
 from recollect.options import count, option, optional
 from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, Sample
 
-# Steps that the networks see at once when all stored steps are evaluated anew.
+# Steps that the networks see at once when all stored steps are evaluated again.
 _EVALUATED_STEPS: Final = 1024
 
 
@@ -105,12 +105,12 @@ class RolloutBuffer(BaseBuffer):
     def before_gradients(self) -> None:
         """Compute returns and advantages of all that is stored; batches are then made of it."""
         with self._store.lock:
-            streams = TimeMajorSteps(self._store.ring)
-            computed = self._compute(streams)
+            steps = TimeMajorSteps(self._store.ring)
+            computed = self._compute(steps)
             self._rollout = Rollout(
-                streams.ids,
-                {key: streams.in_order(values)[:, None] for key, values in computed.items()},
-                self._choice(streams),
+                steps.ids,
+                {key: steps.in_order(values)[:, None] for key, values in computed.items()},
+                self._choice(steps),
             )
             self._is_stopped = False
 
@@ -147,7 +147,7 @@ class RolloutBuffer(BaseBuffer):
         return self._batches(self._rollout, num_parts, num_epochs)
 
     @abstractmethod
-    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
+    def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
         """What batches have beside the stored columns, by key, `[time, lanes]`; wins over a stored column."""
 
     def _batches(self, rollout: Rollout, num_parts: int, num_epochs: int) -> Iterator[Batch]:
@@ -176,48 +176,48 @@ class RolloutBuffer(BaseBuffer):
         rows = nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
         return cast(Batch, rows)
 
-    def _column(self, streams: TimeMajorSteps, key: str) -> torch.Tensor:
+    def _column(self, steps: TimeMajorSteps, key: str) -> torch.Tensor:
         """A stored column of one number for each step as float32 `[time, lanes]`."""
-        return streams.column(self.data[key]).float()
+        return steps.column(self.data[key]).float()
 
-    def _rewards(self, streams: TimeMajorSteps) -> torch.Tensor:
+    def _rewards(self, steps: TimeMajorSteps) -> torch.Tensor:
         """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
-        rewards = self.actor.normalise_reward(self._column(streams, keys.REWARD).to(self.device)).cpu()
+        rewards = self.actor.normalise_reward(self._column(steps, keys.REWARD).to(self.device)).cpu()
         if keys.IREWARD in self.data:
-            rewards = rewards + self.algorithm.intrinsic_weight * self._column(streams, keys.IREWARD)
+            rewards = rewards + self.algorithm.intrinsic_weight * self._column(steps, keys.IREWARD)
         return rewards
 
-    def _discounts(self, streams: TimeMajorSteps) -> torch.Tensor:
+    def _discounts(self, steps: TimeMajorSteps) -> torch.Tensor:
         """γ, and 0 where an episode terminated, `[time, lanes]`."""
         flag = keys.NEXT_TERMINATED if keys.NEXT_TERMINATED in self.data else keys.NEXT_DONE
-        return self.algorithm.gamma * (1.0 - self._column(streams, flag))
+        return self.algorithm.gamma * (1.0 - self._column(steps, flag))
 
-    def _next_values(self, streams: TimeMajorSteps, values: torch.Tensor, discounts: torch.Tensor) -> torch.Tensor:
+    def _next_values(self, steps: TimeMajorSteps, values: torch.Tensor, discounts: torch.Tensor) -> torch.Tensor:
         """Values `[time, lanes]` of what each step led to.
 
-        That is the next step's value where the stream goes on. Elsewhere the critic is asked about the
+        That is the next step's value where the stream continues. Elsewhere the critic is asked about the
         true next observation, unless the episode terminated, and then nothing is bootstrapped.
         """
-        is_asked = streams.in_order(~streams.continues & (discounts > 0.0))
-        asked = torch.zeros(len(streams.ids))
+        is_asked = steps.in_order(~steps.continues & (discounts > 0.0))
+        asked = torch.zeros(len(steps.ids))
         if is_asked.any():
-            rows = self._rows(streams.ids[is_asked.numpy()])
+            rows = self._rows(steps.ids[is_asked.numpy()])
             asked[is_asked] = self.algorithm.next_values(rows).float().squeeze(-1).cpu()
         following = torch.cat([values[1:], torch.zeros_like(values[:1])])
-        return torch.where(streams.continues, following, streams.padded(asked))
+        return torch.where(steps.continues, following, steps.padded(asked))
 
-    def _evaluate(self, streams: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
+    def _evaluate(self, steps: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
         """Values and log-probabilities of all steps under the present networks, each `[time, lanes]`."""
-        num_parts = -(-len(streams.ids) // _EVALUATED_STEPS)
-        parts = [self.algorithm.evaluate_actions(self._rows(ids)) for ids in np.array_split(streams.ids, num_parts)]
+        num_parts = -(-len(steps.ids) // _EVALUATED_STEPS)
+        parts = [self.algorithm.evaluate_actions(self._rows(ids)) for ids in np.array_split(steps.ids, num_parts)]
         values, log_probs = (torch.cat(column).squeeze(-1).cpu() for column in zip(*parts, strict=True))
-        return streams.padded(values), streams.padded(log_probs)
+        return steps.padded(values), steps.padded(log_probs)
 
-    def _choice(self, streams: TimeMajorSteps) -> SingleSteps | StepSequences:
+    def _choice(self, steps: TimeMajorSteps) -> SingleSteps | StepSequences:
         if not getattr(self.actor, "is_recurrent", False):
-            return SingleSteps(len(streams.ids))
-        run_positions = streams.run_positions(streams.column(self.data[keys.DONE]))
-        return StepSequences(streams.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
+            return SingleSteps(len(steps.ids))
+        run_positions = steps.run_positions(steps.column(self.data[keys.DONE]))
+        return StepSequences(steps.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
 
     def _check_keys(self, sample: Sample) -> None:
         """Refuse a first sample without what returns and sequences are computed from."""

@@ -69,16 +69,16 @@ class VTraceBuffer(RolloutBuffer):
         """Weight of longer returns."""
         return self.config.trace_lambda
 
-    def _compute(self, streams: TimeMajorSteps) -> dict[str, torch.Tensor]:
-        discounts = self._discounts(streams)
-        values, log_probs = self._evaluate(streams)
+    def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
+        discounts = self._discounts(steps)
+        values, log_probs = self._evaluate(steps)
         targets, advantages = vtrace(
-            self._rewards(streams),
+            self._rewards(steps),
             discounts,
             values,
-            self._next_values(streams, values, discounts),
-            streams.continues.float(),
-            log_probs - self._column(streams, keys.LOG_PROB),
+            self._next_values(steps, values, discounts),
+            steps.continues.float(),
+            log_probs - self._column(steps, keys.LOG_PROB),
             rho_bar=self.rho_bar,
             c_bar=self.c_bar,
             trace_lambda=self.trace_lambda,

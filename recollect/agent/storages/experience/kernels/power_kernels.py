@@ -1,7 +1,8 @@
 """Powers of many numbers at once, for priorities and weights.
 
 The mathematical library takes one number at a time. This is plain arithmetic without a branch, which the compiler
-turns into vector instructions: a third of the time, within some units of the last place.
+turns into vector instructions, within some units of the last place: a PER round trip of 256 rows takes 40 µs instead of
+45 (ADR 0004).
 """
 
 import math

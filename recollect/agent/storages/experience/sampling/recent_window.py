@@ -73,7 +73,7 @@ class RecentWindow:
         }
 
     def load_state(self, state: dict[str, Any], ratio: float | None) -> None:
-        """Go on from `state`; with another `initial_eta` than it had, eta is adapted to `ratio` instead."""
+        """Resume from `state`; with another `initial_eta` than it had, eta is adapted to `ratio` instead."""
         self._drawn, self._span, self._num_ends = state["drawn"], state["span"], state["num_ends"]
         if state["initial_eta"] == self.initial_eta:
             self.eta = state["eta"]
@@ -110,7 +110,7 @@ class LearningPace:
         return {"returns": self._returns, "fastest": self._fastest}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self._returns, self._fastest = list(state["returns"]), float(state["fastest"])
 
     def _slope(self) -> float:

@@ -23,7 +23,7 @@ GoalFunction = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], Any]
 _ACHIEVED: Final[KeyPath] = (keys.OBS, keys.ACHIEVED_GOAL)
 _DESIRED: Final[tuple[KeyPath, KeyPath]] = ((keys.OBS, keys.DESIRED_GOAL), (keys.NEXT_OBS, keys.DESIRED_GOAL))
 _UNKNOWN: Final = np.empty(0, np.bool_)
-# All that the code of a function consists of that returns a constant and looks at nothing.
+# All that the code of a function consists of that returns a constant and reads nothing.
 _RETURNS_A_CONSTANT: Final = {"NOP", "RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 _TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
 

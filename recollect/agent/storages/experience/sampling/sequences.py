@@ -97,7 +97,7 @@ class Starts:
         return {}
 
     def load_state(self, ring: LaneRing, states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Go on from what `state` gave, of a ring that may have been larger: first all, then what was new each time."""
+        """Resume from what `state` gave, of a ring that may have been larger: first all, then what was new."""
 
     def _fresh(self, num_lanes: int) -> np.ndarray:
         table = np.zeros((layout.A_NUM_WORDS, num_lanes), np.int64)

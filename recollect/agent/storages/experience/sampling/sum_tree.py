@@ -73,7 +73,7 @@ class SumTree:
         return float(self._nodes[1][self._offsets[-2] - self._offsets[1]])
 
     def rescale(self, alpha: float, epsilon: float) -> None:
-        """Take other parameters and compute all priorities anew."""
+        """Take other parameters and compute all priorities again."""
         self.alpha, self.epsilon = alpha, epsilon
         num_nodes = 0 if self.is_flat else int(self._offsets[-1])
         num_inner = 0 if self.is_flat else num_nodes - int(self._offsets[1])

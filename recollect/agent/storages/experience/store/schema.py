@@ -279,7 +279,7 @@ def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, fr
         if key in leaves:
             _check_scalar(leaves[key], (np.dtype(np.float32), np.dtype(np.float64)))
     stacks = parse_frame_stacks(frame_stack, leaves[keys.OBS])
-    carried = [key for key, follower in _NEXT_OF.items() if follower in leaves]
+    carried = [key for key, next_key in _NEXT_OF.items() if next_key in leaves]
     hidden: list[Leaf] = []
     if recurrent:
         hidden = leaves.get(keys.RHS, [])
@@ -376,11 +376,11 @@ def _listed(dtypes: Collection[np.dtype]) -> str:
     return f"{', '.join(others)} or {last}"
 
 
-def _check_twins(leaves: list[Leaf], followers: list[Leaf]) -> None:
+def _check_twins(leaves: list[Leaf], next_leaves: list[Leaf]) -> None:
     expected = {next_path(leaf.path): (leaf.shape, leaf.dtype) for leaf in leaves}
-    found = {leaf.path: (leaf.shape, leaf.dtype) for leaf in followers}
+    found = {leaf.path: (leaf.shape, leaf.dtype) for leaf in next_leaves}
     if expected != found:
         raise SchemaError(
-            f"{followers[0].path[0]} must have the keys, shapes and dtypes of {leaves[0].path[0]}: "
+            f"{next_leaves[0].path[0]} must have the keys, shapes and dtypes of {leaves[0].path[0]}: "
             f"expected {expected}, got {found}"
         )
