@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
-from recollect import Agent, PERBuffer
+from gymnasium.spaces import Box
+from recollect import SAC, Agent, OffPolicyActor, PERBuffer
 from recollect.learner import Learner
 
 def train(learner: Learner) -> None:
@@ -17,12 +18,18 @@ def train(learner: Learner) -> None:
 
 reveal_type(Agent("sac", "Pendulum-v1").learn(100))
 reveal_type(PERBuffer.standalone(100, alpha=0.6).num_bytes)
+
+sac = SAC.create_factory(num_critics=5, optimiser="adamw", gamma="high", polcy_lr=1e-3)
+OffPolicyActor.create_factory(Box(-1, 1), Box(-1, 1), sac, seed="one", hidden_sizes=(64, 64))
 """
 EXPECTED = """\
-script.py:6: error: Too many arguments for "step" of "Learner"  [call-arg]
-script.py:8: note: Revealed type is "recollect.api.Agent"
-script.py:9: note: Revealed type is "int"
-Found 1 error in 1 file (checked 1 source file)
+script.py:7: error: Too many arguments for "step" of "Learner"  [call-arg]
+script.py:9: note: Revealed type is "recollect.api.Agent"
+script.py:10: note: Revealed type is "int"
+script.py:12: error: Unexpected keyword argument "polcy_lr"; did you mean "policy_lr"?  [call-arg]
+script.py:12: error: Argument "gamma" has incompatible type "str"; expected "float"  [arg-type]
+script.py:13: error: Argument "seed" to "__call__" of "Creates" has incompatible type "str"; expected "int"  [arg-type]
+Found 4 errors in 1 file (checked 1 source file)
 """
 
 
