@@ -63,7 +63,7 @@ MUTANTS: Final = (
         LEARNER,
         "self.elapsed_s = self._recording().restore(scheme)",
         "self._recording().restore(scheme)",
-        (f"{TESTS}::test_a_resumed_run_goes_on_as_if_nothing_had_happened",),
+        (f"{TESTS}::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
         "the batch of a loss that is not finite is lost",

@@ -118,7 +118,7 @@ MUTANTS: Final = (
         f"{RUNS}/saving.py",
         "            scheme.load_state(state[_SCHEME])\n",
         "            state[_SCHEME]\n",
-        ("tests/unit/test_learner.py::test_a_resumed_run_goes_on_as_if_nothing_had_happened",),
+        ("tests/unit/test_learner.py::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
         "a resumed run forgets its replay",
