@@ -8,6 +8,12 @@ import torch
 
 from recollect import keys
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import (
+    ReplaceComponent,
+    SetAlgorithmParameter,
+    SetNumCollectors,
+    SetStorageParameter,
+)
 from recollect.scheme.base.resources import Demand, check_room
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.c_worker import CWorker
@@ -152,35 +158,37 @@ class Scheme(SharedComponents):
         """Read what is stored from a folder; where there is nothing, learning waits for `start_steps` new steps."""
         self.gradients.load_storage(folder)
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm on all workers; returns when all have."""
-        self.gradients.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self.update_worker.execute(SetAlgorithmParameter(parameter_name, new_parameter_value))
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the storage on all workers; returns when all have."""
-        self.gradients.update_storage_parameter(parameter_name, new_parameter_value)
+        self.update_worker.execute(SetStorageParameter(parameter_name, new_parameter_value))
 
     def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
         """Replace a component on all workers, see `CWorker.replace_agent_component`; returns when all have."""
-        self.gradients.replace_agent_component(component_name, new_component_factory)
+        self.update_worker.execute(ReplaceComponent(component_name, new_component_factory))
 
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
         check_addition(num_workers, self.num_col_workers)
         self._check_room(self.num_col_workers + num_workers)
-        self.gradients.add_col_workers(num_workers)
-        self.num_col_workers += num_workers
+        self._set_num_col_workers(self.num_col_workers + num_workers)
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
         """Let so many fewer remote workers collect for each gradient worker; one must stay."""
         check_removal(num_workers, self.num_col_workers)
-        self.gradients.remove_col_workers(num_workers)
-        self.num_col_workers -= num_workers
+        self._set_num_col_workers(self.num_col_workers - num_workers)
 
     def stop(self) -> None:
         """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""
         self.update_worker.stop()
         self._leave()
+
+    def _set_num_col_workers(self, num_workers: int) -> None:
+        self.update_worker.execute(SetNumCollectors(num_workers))
+        self.num_col_workers = num_workers
 
     def _check_room(self, num_col_workers: int) -> None:
         """Refuse more collecting workers than the cluster holds; gradient workers would fail in trying."""

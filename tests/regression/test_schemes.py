@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from recollect.agent.storages import ReplayBuffer
+from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.codec import compress
 from tests.parts import CountingAlgo, ScriptedEnvs
@@ -56,7 +57,7 @@ def test_synchronous_collection_takes_what_every_worker_brings(fake: FakeEngine)
 def test_replacing_a_component_has_an_effect(fake: FakeEngine) -> None:
     # It was silently ignored.
     workers = make_set(1)
-    workers.replace_agent_component("algo", lambda device, actor, envs: CountingAlgo(actor, envs, update_every=3))
+    workers.broadcast(ReplaceComponent("algo", lambda device, actor, envs: CountingAlgo(actor, envs, update_every=3)))
     assert workers.collection.collect() == 3
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from recollect.errors import ConfigError
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import Command
 
 
 class Worker(ABC):
@@ -58,6 +59,10 @@ class Worker(ABC):
     def tick(self) -> None:
         """Give a sign of life."""
         self._num_ticks += 1
+
+    @abstractmethod
+    def execute(self, command: Command) -> None:
+        """Make a change that is sent to all workers, here and in the workers below."""
 
     @abstractmethod
     def stop(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.supervision import FinalWorkerError, Pulse, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
@@ -18,6 +19,7 @@ _MOST_REFUSALS: Final = 2
 # Names of constructor parameters that differ from worker to worker.
 _INDEX: Final = "index_worker"
 _EPOCH: Final = "epoch"
+_EXECUTE: Final = "execute"
 
 
 class Call(NamedTuple):
@@ -120,7 +122,7 @@ class WorkerSet:
         self._beside = beside
         self._members: dict[int, _Member] = {}
         self._restarts = RestartLog(self.supervision)
-        self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
+        self._commands: dict[tuple[object, ...], Command] = {}
         self._next_look = 0.0
         self._num_patient_looks = 0
         self._num_lives: Counter[int] = Counter()
@@ -208,45 +210,22 @@ class WorkerSet:
             pending = [call for call in pending if call.reference not in ended]
         return sorted(answers, key=lambda answer: order[answer.call.reference])
 
-    def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None, is_kept: bool = True) -> None:
-        """Have every worker do something, and wait until all have.
+    def broadcast(self, command: Command) -> None:
+        """Have every worker execute a command, and wait until all have; workers that start later execute it first.
 
-        A worker that dies meanwhile is asked again, for as long as workers may be built anew. What a worker refuses
-        twice, or hangs in twice, is a `WorkerError`.
-
-        Parameters
-        ----------
-        method : str
-            Method of the worker.
-        *args
-            Its arguments.
-        key : tuple, optional
-            What is changed by it: a later change of the same replaces this one. By default the method and its
-            first argument.
-        is_kept : bool
-            Whether workers that are built later do it too.
+        A worker that dies meanwhile is asked again, for as long as workers may be restarted. A command that a worker
+        refuses twice, or hangs in twice, is a `WorkerError`, and is not repeated to others.
         """
         asked, num_refusals = self.indices, Counter[int]()
         while asked:
-            failures = self._failures(asked, method, args)
+            failures = self._failures(asked, command)
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
                 if num_refusals[index] == _MOST_REFUSALS:
                     words = engine.own_words(error)
-                    raise WorkerError(f"worker {index} cannot do {method}:\n{words}") from engine.cause_of(error)
+                    raise WorkerError(f"worker {index} cannot execute {command}:\n{words}") from engine.cause_of(error)
             asked = list(failures)
-        if is_kept:
-            self.keep_change(method, *args, key=key)
-
-    def keep_change(self, method: str, *args: Any, key: tuple[Any, ...] | None = None) -> None:
-        """Have workers that are built later do something before all else; see `broadcast`."""
-        key = key or (method, *args[:1])
-        self._changes.pop(key, None)
-        self._changes[key] = (method, args)
-
-    def forget_changes(self, method: str | None) -> None:
-        """Have workers that are built later not repeat earlier broadcasts of `method`."""
-        self._changes = {key: change for key, change in self._changes.items() if change[0] != method}
+        self._keep(command)
 
     def add(self, num_workers: int = 1) -> list[int]:
         """Build more workers, and return their indices."""
@@ -270,9 +249,14 @@ class WorkerSet:
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
 
-    def _failures(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> dict[int, Exception]:
-        """Have some workers do something; returns why some have not, by their indices."""
-        answers = self.wait_all([self.call(index, method, *args) for index in indices])
+    def _keep(self, command: Command) -> None:
+        """Have workers that start later execute a command before all else, in the order of the broadcasts."""
+        self._commands.pop(command.key, None)
+        self._commands[command.key] = command
+
+    def _failures(self, indices: Iterable[int], command: Command) -> dict[int, Exception]:
+        """Have some workers execute a command; returns why some have not, by their indices."""
+        answers = self.wait_all([self.call(index, _EXECUTE, command) for index in indices])
         return {answer.call.worker: answer.error for answer in answers if answer.error is not None}
 
     def _create(self, index: int, config: Mapping[str, Any]) -> _Member:
@@ -283,7 +267,7 @@ class WorkerSet:
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
         remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
-        preparations = [getattr(handle, method).remote(*args) for method, args in self._changes.values()]
+        preparations = [handle.execute.remote(command) for command in self._commands.values()]
         return _Member(index, epoch, config, handle, self.supervision, preparations)
 
     def _affordable_config(self, num_workers: int) -> dict[str, Any]:

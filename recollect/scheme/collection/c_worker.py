@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.storages.experience.store.outbox import Outbox
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS
@@ -240,11 +241,15 @@ class CWorker(Worker):
         self.algo.set_weights(actor_weights)
         self.actor_version += 1
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def execute(self, command: Command) -> None:
+        """Make a change that is sent to all workers."""
+        command.apply_to_agent(self)
+
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm."""
         self.algo.update_algorithm_parameter(parameter_name, new_parameter_value)
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the storage."""
         self.storage.update_storage_parameter(parameter_name, new_parameter_value)
 

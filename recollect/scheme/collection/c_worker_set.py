@@ -7,6 +7,7 @@ from typing import Any, Final
 import torch
 
 from recollect import keys
+from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
@@ -24,11 +25,11 @@ _FACTORIES: Final = {
     keys.STORAGE_COMPONENT: "storage_factory",
     keys.ENVS_TRAIN_COMPONENT: "train_envs_factory",
 }
-# Changes that go with a component when it is replaced: a new algorithm is made with a new actor.
-_CHANGES_OF: Final = {
-    keys.ACTOR_COMPONENT: "update_algorithm_parameter",
-    keys.ALGO_COMPONENT: "update_algorithm_parameter",
-    keys.STORAGE_COMPONENT: "update_storage_parameter",
+# Commands that a replaced component knows nothing of: a new algorithm is made with a new actor.
+_COMMANDS_OF: Final[dict[str, type[Command]]] = {
+    keys.ACTOR_COMPONENT: SetAlgorithmParameter,
+    keys.ALGO_COMPONENT: SetAlgorithmParameter,
+    keys.STORAGE_COMPONENT: SetStorageParameter,
 }
 
 
@@ -194,28 +195,25 @@ class CWorkerSet(WorkerSet):
         """Return the learner's worker."""
         return self._local_worker
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm, here and in all workers."""
-        self._local_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-        self.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage, here and in all workers."""
-        self._local_worker.update_storage_parameter(parameter_name, new_parameter_value)
-        self.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component here and in all workers; see `CWorker.replace_agent_component`."""
-        self._local_worker.replace_agent_component(component_name, new_component_factory)
-        if component_name in _FACTORIES:
-            self.broadcast("replace_agent_component", component_name, new_component_factory, is_kept=False)
-            self.worker_params[_FACTORIES[component_name]] = new_component_factory
-            self.forget_changes(_CHANGES_OF.get(component_name))
+    def broadcast(self, command: Command) -> None:
+        """Execute a command here, then in all remote workers."""
+        self._local_worker.execute(command)
+        if not (isinstance(command, ReplaceComponent) and command.component not in _FACTORIES):
+            super().broadcast(command)
 
     def stop(self) -> None:
         """End all workers, and close the environments here."""
         super().stop()
         self._local_worker.stop()
+
+    def _keep(self, command: Command) -> None:
+        """Have workers that start later execute a command; those have a new component from the start."""
+        if not isinstance(command, ReplaceComponent):
+            super()._keep(command)
+            return
+        self.worker_params[_FACTORIES[command.component]] = command.factory
+        outdated = _COMMANDS_OF.get(command.component)
+        self._commands = {key: each for key, each in self._commands.items() if type(each) is not outdated}
 
     def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
         if not self.num_workers:

@@ -14,6 +14,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.flat import FlatGradients
@@ -272,31 +273,26 @@ class GWorker(SharedComponents, Worker):
         else:
             self.col_worker.num_steps_lost = self.col_worker.num_steps
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm, here and where data are collected."""
-        self.col_workers.update_algorithm_parameter(parameter_name, new_parameter_value)
+    def execute(self, command: Command) -> None:
+        """Make a change that is sent to all workers, here and where data are collected."""
+        command.apply_to_learner(self)
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage."""
-        self.col_workers.update_storage_parameter(parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component, here and where data are collected; an update stage that was begun is left."""
+    def abandon_stage(self) -> None:
+        """Leave an update stage that was begun: its batches are of components that are replaced."""
         self._stage = None
-        self.col_workers.replace_agent_component(component_name, new_component_factory)
 
     def begin_journal(self, number: int) -> None:
         """Begin a journal of that number, because the storage is another."""
         self._journal.begin(number)
 
-    def add_col_workers(self, num_workers: int) -> None:
-        """Let more workers collect."""
-        self.col_workers.collection.add_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        """Let fewer workers collect; what those that leave have sent is taken in."""
-        with self._taking_in():
-            self.col_workers.collection.remove_workers(num_workers)
+    def set_num_collectors(self, num_workers: int) -> None:
+        """Have so many remote workers collect; what those that leave have sent is taken in."""
+        num_more = num_workers - self.col_workers.num_workers
+        if num_more > 0:
+            self.col_workers.collection.add_workers(num_more)
+        elif num_more < 0:
+            with self._taking_in():
+                self.col_workers.collection.remove_workers(-num_more)
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""

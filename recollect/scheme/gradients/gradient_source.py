@@ -1,18 +1,18 @@
 """Where gradients come from: `GradientSource`, and `LocalGradientSource` of a worker in this process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.roles import Gradients as Values
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.collectors.reports import WorkerReport
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.status import GradientStatus
 
 Info = dict[str, Any]
-Factory = Callable[..., Any]
 
 
 class Gradient(NamedTuple):
@@ -79,24 +79,8 @@ class GradientSource(SharedComponents, ABC):
         """Read what is stored from a folder, as far as it is there."""
 
     @abstractmethod
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm everywhere."""
-
-    @abstractmethod
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage everywhere."""
-
-    @abstractmethod
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component everywhere."""
-
-    @abstractmethod
-    def add_col_workers(self, num_workers: int) -> None:
-        """Let so many more workers collect for each gradient worker."""
-
-    @abstractmethod
-    def remove_col_workers(self, num_workers: int) -> None:
-        """Let so many fewer workers collect for each gradient worker."""
+    def broadcast(self, command: Command) -> None:
+        """Have all workers execute a command, and wait until all have."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -150,20 +134,8 @@ class LocalGradientSource(GradientSource):
     def load_storage(self, folder: Path) -> None:
         self.worker.load_storage(folder)
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.worker.update_storage_parameter(parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        self.worker.replace_agent_component(component_name, new_component_factory)
-
-    def add_col_workers(self, num_workers: int) -> None:
-        self.worker.add_col_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        self.worker.remove_col_workers(num_workers)
+    def broadcast(self, command: Command) -> None:
+        self.worker.execute(command)
 
     def stop(self) -> None:
         self.worker.stop()

@@ -11,6 +11,7 @@ import torch
 from recollect import keys
 from recollect.errors import NotFiniteError
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
 from recollect.scheme.base.worker_set import Call
 from recollect.scheme.collection.collectors.states import share_state
 from recollect.scheme.compatibility import check_own_storage
@@ -24,11 +25,7 @@ from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
 from recollect.scheme.gradients.versioned_weights import read_state, read_weights
 from recollect.scheme.gradients.worker_journal import folder_of
 
-Factory = Callable[..., Any]
-
 _WORKERS: Final = "workers"
-_ADD: Final = "add_col_workers"
-_REMOVE: Final = "remove_col_workers"
 
 
 class RemoteGradientSource(GradientSource):
@@ -56,7 +53,6 @@ class RemoteGradientSource(GradientSource):
         self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
         self._published: Any = None
-        self._num_col_added = 0
         self._num_learners = workers.num_workers
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
@@ -107,40 +103,33 @@ class RemoteGradientSource(GradientSource):
         self._saved_in = folder
         self._ask_statuses()
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-        self.workers.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
-        self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        if component_name == keys.ENVS_TEST_COMPONENT:
-            # Tests are run here alone.
-            self.col_worker.replace_agent_component(component_name, new_component_factory)
-            return
-        if component_name == keys.STORAGE_COMPONENT:
-            check_own_storage(new_component_factory)
-        self._forget()
-        self.col_worker.replace_agent_component(component_name, new_component_factory)
-        self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
-        if component_name == keys.STORAGE_COMPONENT:
-            self._saved_in = None
-            self._num_journals += 1
-            self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
-
-    def add_col_workers(self, num_workers: int) -> None:
-        self.workers.broadcast(_ADD, num_workers, is_kept=False)
-        self._keep_col_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        self.workers.broadcast(_REMOVE, num_workers, is_kept=False)
-        self._keep_col_workers(-num_workers)
+    def broadcast(self, command: Command) -> None:
+        if isinstance(command, ReplaceComponent):
+            self._replace(command)
+        else:
+            self.col_worker.execute(command)
+            self.workers.broadcast(command)
 
     def stop(self) -> None:
         self.workers.stop()
         self.col_worker.stop()
+
+    def _replace(self, command: ReplaceComponent) -> None:
+        """Have a component replaced; what was computed with the old one is of no use."""
+        if command.component == keys.ENVS_TEST_COMPONENT:
+            # Tests are run here alone.
+            self.col_worker.execute(command)
+            return
+        is_storage = command.component == keys.STORAGE_COMPONENT
+        if is_storage:
+            check_own_storage(command.factory)
+        self._forget()
+        self.col_worker.execute(command)
+        self.workers.broadcast(command)
+        if is_storage:
+            self._saved_in = None
+            self._num_journals += 1
+            self.workers.broadcast(BeginJournal(self._num_journals))
 
     def _advance(self, index: int, method: str = "advance", *args: Any) -> Call:
         """Ask a worker for its next gradient with the present weights, which are sent once for all.
@@ -236,14 +225,6 @@ class RemoteGradientSource(GradientSource):
         """Have every worker do something that is there, and wait; one that dies of it goes on without."""
         present = [index for index in self.workers.indices if index not in self._lost]
         self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
-
-    def _keep_col_workers(self, num_more: int) -> None:
-        """Have workers that are built anew have as many collectors as the others, without those that came and went."""
-        self._num_col_added += num_more
-        self.workers.forget_changes(_ADD)
-        self.workers.forget_changes(_REMOVE)
-        if self._num_col_added:
-            self.workers.keep_change(_ADD if self._num_col_added > 0 else _REMOVE, abs(self._num_col_added))
 
     def _forget(self) -> None:
         """Let go of what was computed from, or sent with, weights that are no longer these."""

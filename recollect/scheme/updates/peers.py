@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from recollect.errors import NotFiniteError, WorkerError
+from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.worker_set import Answer
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient
-from recollect.scheme.gradients.remote_source import Factory, RemoteGradientSource, mean_info
+from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_info
 from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
@@ -72,9 +73,9 @@ class PeerGradientSource(RemoteGradientSource):
         self._have_met = False
         self._versions = {}
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+    def _replace(self, command: ReplaceComponent) -> None:
         self.fetch_state()
-        super().replace_agent_component(component_name, new_component_factory)
+        super()._replace(command)
         self._versions = {}
         self._have_met = False
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.gradient_source import GradientSource
 
@@ -44,6 +45,10 @@ class UWorker(Worker):
             gradients.col_worker.actor_version += 1
             self.num_updates += 1
             self.recent_updates.append(info)
+
+    def execute(self, command: Command) -> None:
+        """Have all workers make a change, and wait until all have."""
+        self.gradients.broadcast(command)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of updates, the algorithm's optimisers included."""

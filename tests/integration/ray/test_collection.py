@@ -16,6 +16,7 @@ import torch
 from recollect import keys
 from recollect.agent.envs import VecEnv
 from recollect.errors import ConfigError
+from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.weights import pack_weights
 from tests.integration.ray.parts import ImageEnv, TellTaleEnv, learn, make_factory, make_set
@@ -210,12 +211,12 @@ def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Pa
 def test_a_parameter_is_changed_in_all_workers(make: Make) -> None:
     workers = make(2)
     workers.collection.collect()
-    workers.update_algorithm_parameter("update_every", 4)
+    workers.broadcast(SetAlgorithmParameter("update_every", 4))
     assert workers.collection.collect() == 4 * 2 * 2
-    workers.update_storage_parameter("max_size", 50)
+    workers.broadcast(SetStorageParameter("max_size", 50))
     assert workers.local_worker().storage.max_size == 50
     with pytest.raises(ConfigError):
-        workers.update_algorithm_parameter("update_every", -1)
+        workers.broadcast(SetAlgorithmParameter("update_every", -1))
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -223,7 +224,7 @@ def test_environments_are_replaced_in_all_workers(make: Make, mode: str) -> None
     workers = make(2, env=TellTaleEnv, env_kwargs={"step_s": 0.001}, mode=mode, size=100_000)
     collect_until(workers, lambda: len(sources(workers)) == 2)
     other, _, _ = VecEnv.create_factory(TellTaleEnv, {"step_s": 1e-6}, 2, seed=99)
-    workers.replace_agent_component("envs_train", other)
+    workers.broadcast(ReplaceComponent("envs_train", other))
     collect_until(workers, lambda: all(_num_beginnings(workers, index) == 1 for index in (0, 1)))
     assert workers.num_restarts == 0
     assert workers.local_worker().num_steps == len(workers.local_worker().storage)
@@ -239,9 +240,9 @@ def test_an_algorithm_and_an_actor_are_replaced(make: Make) -> None:
     workers, other = make(1), make(0, numbers={"update_every": 3}, actor_options={"hidden_sizes": (5,)})
     workers.collection.collect()
     parameters = other.worker_params
-    workers.replace_agent_component("algo", parameters["algo_factory"])
+    workers.broadcast(ReplaceComponent("algo", parameters["algo_factory"]))
     assert workers.collection.collect() == 6
-    workers.replace_agent_component("actor", parameters["actor_factory"])
+    workers.broadcast(ReplaceComponent("actor", parameters["actor_factory"]))
     assert workers.collection.collect() == 6
     assert workers.num_restarts == 0
 

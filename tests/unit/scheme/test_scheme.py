@@ -12,6 +12,7 @@ from recollect.agent.envs import VecEnv
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer
 from recollect.errors import ConfigError
 from recollect.scheme import Scheme
+from recollect.scheme.base.commands import SetNumCollectors
 from recollect.scheme.gradients.worker_journal import WorkerJournal
 from tests.schemes import make_scheme
 from tests.unit.scheme.fake_engine import FakeEngine
@@ -127,18 +128,18 @@ def test_successors_of_gradient_workers_build_no_collectors_that_have_left(monke
     scheme = make_scheme(workers=workers)
     gradients: Any = scheme.gradients
     for change, number, expected in (
-        (scheme.add_col_workers, 3, [("add_col_workers", (3,))]),
-        (scheme.remove_col_workers, 2, [("add_col_workers", (1,))]),
-        (scheme.remove_col_workers, 1, []),
-        (scheme.remove_col_workers, 1, [("remove_col_workers", (1,))]),
+        (scheme.add_col_workers, 3, 5),
+        (scheme.remove_col_workers, 2, 3),
+        (scheme.remove_col_workers, 1, 2),
+        (scheme.remove_col_workers, 1, 1),
     ):
         change(number)
         gradients.workers.handle(0).is_dead = True
         gradients.workers.wait([gradients.workers.call(0, "status")])
         successor = gradients.workers.handle(0)
-        assert successor.calls == expected
+        assert successor.calls == [("execute", (SetNumCollectors(expected),))]
         gradients.workers.wait([gradients.workers.call(0, "status")])
-        assert successor.worker.col_workers.num_workers == scheme.num_col_workers
+        assert successor.worker.col_workers.num_workers == scheme.num_col_workers == expected
     scheme.stop()
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.worker_set import WorkerSet
-from tests.unit.scheme.base.test_worker_set import Adder
+from tests.unit.scheme.base.test_worker_set import Adder, SetNumber
 from tests.unit.scheme.fake_engine import FakeEngine
 
 
@@ -19,15 +20,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 class Moody(Adder):
     """Refuses a change in its second life."""
 
-    def set_number(self, name: str, number: int) -> None:
+    def execute(self, command: Command) -> None:
         if self.epoch == 1:
             raise ValueError("not again")
-        super().set_number(name, number)
+        super().execute(command)
 
 
 def test_a_change_that_a_successor_cannot_repeat_is_not_passed_over(fake: FakeEngine) -> None:
     workers = WorkerSet(Moody, {}, None, 1)
-    workers.broadcast("set_number", "n", 3)
+    workers.broadcast(SetNumber(3))
     fake.handles[0].is_dead = True
     workers.wait([workers.call(0, "add", 1)])
     (answer,) = workers.wait([workers.call(0, "add", 1)])

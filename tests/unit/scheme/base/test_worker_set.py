@@ -1,16 +1,25 @@
 """Calls end with a value or an error; those who die, raise or hang are replaced; changes reach all, also later."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from recollect.errors import ConfigError, WorkerError
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.engine import Outcome
 from recollect.scheme.base.supervision import FinalWorkerError, Pulse, Supervision
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from tests.unit.scheme.fake_engine import FakeEngine, LostError
+
+
+@dataclass(frozen=True)
+class SetNumber(Command):
+    """Has a worker count from another number."""
+
+    number: int
 
 
 class Adder(Worker):
@@ -27,10 +36,11 @@ class Adder(Worker):
         self.number += number
         return self.number
 
-    def set_number(self, name: str, number: int) -> None:
-        if number < 0 and self.epoch < 5:
+    def execute(self, command: Command) -> None:
+        assert isinstance(command, SetNumber)
+        if command.number < 0 and self.epoch < 5:
             raise ValueError("negative")
-        self.number = number
+        self.number = command.number
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -126,36 +136,33 @@ def test_a_worker_that_can_never_be_built_ends_the_run_at_once(fake: FakeEngine)
 
 def test_changes_reach_all_workers_and_those_that_are_built_later(fake: FakeEngine) -> None:
     workers = make_set()
-    workers.broadcast("set_number", "n", 3)
-    workers.broadcast("set_number", "n", 4)
+    workers.broadcast(SetNumber(3))
+    workers.broadcast(SetNumber(4))
     assert [handle.worker.number for handle in fake.handles] == [4, 4]
     workers.wait([workers.call(0, "add", -1)])
     workers.add(1)
-    assert [handle.calls for handle in fake.handles[2:]] == [[("set_number", ("n", 4))]] * 2
-    workers.forget_changes("set_number")
-    workers.add(1)
-    assert fake.handles[4].calls == []
+    assert [handle.calls for handle in fake.handles[2:]] == [[("execute", (SetNumber(4),))]] * 2
 
 
 def test_a_worker_that_dies_during_a_change_is_asked_again(fake: FakeEngine) -> None:
     workers = make_set()
     fake.handles[1].is_dead = True
-    workers.broadcast("set_number", "n", 3)
+    workers.broadcast(SetNumber(3))
     assert fake.handles[2].worker.number == 3
 
 
 class Frail(Adder):
     """Dies of whatever it is given, in its first lives."""
 
-    def set_number(self, name: str, number: int) -> None:
+    def execute(self, command: Command) -> None:
         if self.epoch < 4:
             raise LostError("the worker is gone")
-        super().set_number(name, number)
+        super().execute(command)
 
 
 def test_a_worker_that_dies_again_and_again_during_a_change_is_asked_until_it_is_built(fake: FakeEngine) -> None:
     workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=4))
-    workers.broadcast("set_number", "n", 3)
+    workers.broadcast(SetNumber(3))
     assert fake.handles[-1].worker.number == 3
     assert workers.num_restarts == 4
 
@@ -163,7 +170,7 @@ def test_a_worker_that_dies_again_and_again_during_a_change_is_asked_until_it_is
 def test_too_many_deaths_during_a_change_end_the_run(fake: FakeEngine) -> None:
     workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=3))
     with pytest.raises(FinalWorkerError, match="at most 3 are allowed"):
-        workers.broadcast("set_number", "n", 3)
+        workers.broadcast(SetNumber(3))
 
 
 def test_a_change_in_which_a_worker_hangs_is_not_tried_for_ever(
@@ -172,15 +179,15 @@ def test_a_change_in_which_a_worker_hangs_is_not_tried_for_ever(
     workers = make_set(1, supervision=Supervision(timeout_s=0.01))
     monkeypatch.setattr(Pulse, "is_silent", lambda self: True)
     monkeypatch.setattr(engine, "ready", lambda references, _: [each for each in references if each.handle.is_dead])
-    with pytest.raises(WorkerError, match=r"cannot do set_number:\n.*no sign of life"):
-        workers.broadcast("set_number", "n", 3)
+    with pytest.raises(WorkerError, match=r"cannot execute SetNumber\(number=3\):\n.*no sign of life"):
+        workers.broadcast(SetNumber(3))
     assert workers.num_restarts == 2
 
 
 def test_a_change_that_a_worker_refuses_is_an_error_and_not_repeated(fake: FakeEngine) -> None:
     workers = make_set()
-    with pytest.raises(WorkerError, match=r"cannot do set_number:\n.*negative"):
-        workers.broadcast("set_number", "n", -1)
+    with pytest.raises(WorkerError, match=r"cannot execute SetNumber\(number=-1\):\n.*negative"):
+        workers.broadcast(SetNumber(-1))
     workers.add(1)
     assert fake.handles[-1].calls == []
 

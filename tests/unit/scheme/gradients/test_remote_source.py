@@ -10,6 +10,7 @@ from recollect.agent.envs import VecEnv
 from recollect.agent.storages import ReplayBuffer
 from recollect.config import build, resolve
 from recollect.errors import ConfigError, NotFiniteError
+from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
@@ -152,7 +153,7 @@ def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> Non
         update.step()
     gradients.workers.dying.add(1)
     update.step()
-    gradients.replace_agent_component("storage", make_storage)
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
     lost = gradients.workers.workers[1]
     begin_anew(lost, gradients._num_journals)
     update.step()
@@ -176,7 +177,7 @@ def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -
     gradients = make_gradients(SyncGradientSource)
     gradients.save_storage(tmp_path)
     assert gradients._revival(0).storage == tmp_path / "worker-0"
-    gradients.replace_agent_component("storage", make_storage)
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
     assert gradients._revival(0).storage is None
 
 
@@ -225,13 +226,13 @@ def test_a_worker_that_is_lost_on_the_way_comes_back() -> None:
 def test_changes_reach_all_workers() -> None:
     gradients = make_gradients(AsyncGradientSource)
     next(gradients.stage(), None)
-    gradients.update_algorithm_parameter("gamma", 0.5)
-    gradients.update_storage_parameter("n_step", 4)
+    gradients.broadcast(SetAlgorithmParameter("gamma", 0.5))
+    gradients.broadcast(SetStorageParameter("n_step", 4))
     workers = gradients.workers.workers.values()
     assert [worker.algo.gamma for worker in workers] == [0.5, 0.5]
     assert [worker.storage.n_step for worker in workers] == [4, 4]
     assert gradients.algo.gamma == 0.5
-    gradients.replace_agent_component("storage", make_storage)
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
     assert [worker.storage.max_size for worker in workers] == [77, 77]
     assert not gradients._calls
     assert not gradients._arrived
@@ -317,10 +318,10 @@ def test_what_gradient_workers_would_have_in_common_is_not_exchanged_on_them(tmp
     gradients = make_gradients(SyncGradientSource)
     storage = gradients.workers.workers[0].storage
     with pytest.raises(ConfigError, match="cannot share one file"):
-        gradients.replace_agent_component(
-            "storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store")
+        gradients.broadcast(
+            ReplaceComponent("storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store"))
         )
-    assert gradients.workers.changes == []
+    assert gradients.workers.commands == []
     assert gradients.workers.workers[0].storage is storage
 
 
@@ -328,6 +329,6 @@ def test_test_environments_are_exchanged_only_where_tests_are_run() -> None:
     gradients = make_gradients(SyncGradientSource)
     envs = gradients.col_worker.envs_test
     factory, _, _ = VecEnv.create_factory("Pendulum-v1", {"g": 9.0})
-    gradients.replace_agent_component("envs_test", factory)
+    gradients.broadcast(ReplaceComponent("envs_test", factory))
     assert gradients.col_worker.envs_test is not envs
-    assert gradients.workers.changes == []
+    assert gradients.workers.commands == []

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from recollect.scheme.base.commands import SetAlgorithmParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
@@ -57,7 +58,7 @@ def test_the_ratio_is_that_of_the_run(make: Callable[[int, float], Any], num_wor
 def test_the_ratio_holds_with_a_worker_that_is_lost_or_collects_less() -> None:
     gradients = make_sync(2, 1.0)
     update = UWorker(0, gradients)
-    gradients.workers.workers[1].update_algorithm_parameter("update_every", 1)
+    gradients.workers.workers[1].execute(SetAlgorithmParameter("update_every", 1))
     for stage in range(6):
         if stage == 2:
             gradients.workers.dying.add(1)

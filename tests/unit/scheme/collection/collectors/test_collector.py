@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.storages import STORAGES
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import ConfigError, StorageError
+from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter
 from recollect.scheme.base.supervision import Pulse, Supervision
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
@@ -381,19 +382,19 @@ def test_a_number_of_workers_that_makes_no_sense_changes_nothing(
 
 def test_hot_changes_reach_the_learner_and_all_workers(fake: FakeEngine) -> None:
     workers = make_set(2)
-    workers.update_algorithm_parameter("gamma", 0.5)
+    workers.broadcast(SetAlgorithmParameter("gamma", 0.5))
     everybody = [workers.local_worker(), *(handle.worker for handle in fake.handles)]
     assert [worker.algo.parameters for worker in everybody] == [{"gamma": 0.5}] * 3
 
 
 def test_a_replaced_component_is_that_of_later_workers_too(fake: FakeEngine) -> None:
     workers = make_set(1)
-    workers.update_algorithm_parameter("gamma", 0.5)
+    workers.broadcast(SetAlgorithmParameter("gamma", 0.5))
 
     def make_other(device: Any, actor: Any, envs: Any) -> Any:
         return CountingAlgo(actor, envs, update_every=2)
 
-    workers.replace_agent_component("algo", make_other)
+    workers.broadcast(ReplaceComponent("algo", make_other))
     assert workers.collection.collect() == 2 * NUM_ENVS
     workers.collection.add_workers(1)
     assert fake.handles[1].params["algo_factory"] is make_other
@@ -403,7 +404,7 @@ def test_a_replaced_component_is_that_of_later_workers_too(fake: FakeEngine) -> 
 def test_weights_of_a_new_actor_are_sent(fake: FakeEngine) -> None:
     workers = make_set(1)
     workers.collection.collect()
-    workers.replace_agent_component("actor", lambda device: WeightedActor())
+    workers.broadcast(ReplaceComponent("actor", lambda device: WeightedActor()))
     workers.collection.collect()
     assert [args[1] for args in collect_calls(fake.handles[0])] == [1, 2]
 
@@ -445,7 +446,7 @@ def test_successors_of_workers_that_died_in_a_hot_change_take_their_lanes(fake: 
             workers.collection.collect()
         num_steps = workers.local_worker().num_steps
         next(handle for handle in reversed(fake.handles) if not handle.is_dead).is_dead = True
-        workers.update_algorithm_parameter("gamma", number)
+        workers.broadcast(SetAlgorithmParameter("gamma", number))
         for _ in range(3):
             workers.collection.collect()
         assert workers.num_restarts == number
