@@ -14,7 +14,7 @@ from recollect.scheme.base.commands import (
     SetNumCollectors,
     SetStorageParameter,
 )
-from recollect.scheme.base.resources import Demand, check_room
+from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
@@ -173,7 +173,6 @@ class Scheme(SharedComponents):
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
         check_addition(num_workers, self.num_col_workers)
-        self._check_room(self.num_col_workers + num_workers)
         self._set_num_col_workers(self.num_col_workers + num_workers)
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
@@ -189,14 +188,6 @@ class Scheme(SharedComponents):
     def _set_num_col_workers(self, num_workers: int) -> None:
         self.update_worker.execute(SetNumCollectors(num_workers))
         self.num_col_workers = num_workers
-
-    def _check_room(self, num_col_workers: int) -> None:
-        """Refuse more collecting workers than the cluster holds; gradient workers would fail in trying."""
-        config, num_parents = self.config, self.config.num_grad_workers
-        grad = Demand("GWorker", num_parents, config.grad_resources)
-        check_room(
-            (grad, Demand("CWorker", max(1, num_parents) * num_col_workers, config.col_resources)), engine.nodes()
-        )
 
     def _leave(self) -> None:
         if self._has_joined:
@@ -272,7 +263,7 @@ def _remote_gradients(
         worker_remote_config=config.grad_resources,
         supervision=config.supervision,
         placement=config.placement,
-        beside=(Demand("CWorker", config.num_grad_workers * config.num_col_workers, config.col_resources),),
+        beside=(Demand(config.num_grad_workers * config.num_col_workers, config.col_resources),),
     )
     if is_decentralised:
         return PeerGradientSource(learner, workers)

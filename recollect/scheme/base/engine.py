@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import ConfigError
-from recollect.scheme.base.labels import labels_as_resources
 
 _LOG = logging.getLogger(__name__)
 
@@ -164,12 +163,8 @@ def kill(handle: Any) -> None:
 
 
 def nodes() -> list[dict[str, float]]:
-    """Resources of each node that is alive, by name, its labels among them."""
-    return [
-        {**node["Resources"], **labels_as_resources(node.get("Labels", {}))}
-        for node in require_ray().nodes()
-        if node["Alive"]
-    ]
+    """Resources of each node that is alive, by name."""
+    return [dict(node["Resources"]) for node in require_ray().nodes() if node["Alive"]]
 
 
 def free_resources() -> dict[str, float]:

@@ -59,8 +59,8 @@ class CWorkerSet(WorkerSet):
     train_envs_factory, test_envs_factory : callable, optional
         Create environments. Tests are run in this process.
     worker_remote_config : mapping, optional
-        Ray's resource options of one worker, taken as they are; by default what the cluster has, at most a
-        core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
+        Ray's resource options of one worker, passed on as they are; by default an equal share of what the cluster
+        has, at most a core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
     mode : {"sync", "async"}
         Whether remote workers wait for each other.
     fraction_workers : float
@@ -73,8 +73,8 @@ class CWorkerSet(WorkerSet):
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     parent_resources : mapping, optional
-        Ray's resource options of a gradient worker of the training, which the cluster has to hold too; by default
-        what the cluster has.
+        Ray's resource options of a gradient worker of the training, which the default leaves to it; by default
+        an equal share too.
 
     Attributes
     ----------
@@ -126,8 +126,8 @@ class CWorkerSet(WorkerSet):
             supervision=supervision,
             placement=placement,
             beside=(
-                Demand("GWorker", total_parent_workers, parent_resources),
-                Demand("CWorker", (self._num_parents - 1) * num_workers, worker_remote_config),
+                Demand(total_parent_workers, parent_resources),
+                Demand((self._num_parents - 1) * num_workers, worker_remote_config),
             ),
         )
         self.collection = self._make_collection(mode, fraction_workers, max_policy_lag)

@@ -43,7 +43,7 @@ class GWorkerSet(WorkerSet):
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     beside : sequence of Demand
-        Workers of other kinds that the cluster has to hold too.
+        Other workers of the training, whose part of the cluster is left to them.
     """
 
     def __init__(

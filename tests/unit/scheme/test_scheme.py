@@ -157,14 +157,8 @@ def test_gradient_workers_are_not_asked_for_a_number_of_collectors_that_makes_no
     scheme.stop()
 
 
-def test_gradient_workers_and_all_of_their_collectors_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_workers_and_their_collectors_share_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeEngine(monkeypatch)
-    workers = {"num_grad_workers": 2, "grad_resources": {"num_cpus": 1}, "col_resources": {"num_cpus": 0.5}}
-    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each, but the cluster has room for 4 beside 2"):
-        make_scheme(workers={**workers, "num_col_workers": 3})
-    assert fake.handles == []
-    scheme = make_scheme(workers={**workers, "num_col_workers": 2})
-    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each"):
-        scheme.add_col_workers(1)
-    assert scheme.num_col_workers == 2
+    scheme = make_scheme(workers={"num_grad_workers": 2, "num_col_workers": 3})
+    assert {handle.options["num_cpus"] for handle in fake.handles} == {0.5}, "4 cores for 8 workers"
     scheme.stop()

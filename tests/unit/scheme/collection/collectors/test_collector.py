@@ -12,7 +12,7 @@ from recollect.agent.storages import STORAGES
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import ConfigError, StorageError
 from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter
-from recollect.scheme.base.supervision import Pulse, Supervision
+from recollect.scheme.base.supervision import Heartbeat, Supervision
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
@@ -184,7 +184,7 @@ def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine)
 def test_a_stage_goes_on_with_the_successor_of_a_worker_whose_env_hangs(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, is_on_policy: bool
 ) -> None:
-    monkeypatch.setattr(Pulse, "is_silent", lambda self: self._handle.is_stuck)
+    monkeypatch.setattr(Heartbeat, "is_silent", lambda self: self.handle.is_stuck)
     options: dict[str, Any] = {"storage": "gae", "size": 4, "is_on_policy": True} if is_on_policy else {}
     workers = make_set(3, supervision=Supervision(timeout_s=1e-9), **options)
     fake.handles[1].is_stuck = True
