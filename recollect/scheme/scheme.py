@@ -16,9 +16,11 @@ from recollect.scheme.base.commands import (
 )
 from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.shared import SharedComponents
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.collector import check_addition, check_removal
+from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
@@ -97,7 +99,9 @@ class Scheme(SharedComponents):
         self.config = SchemeConfig.of("a scheme", options)
         check_compatibility(self.config, algo_factory, storage_factory)
         parts = (algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory)
-        learner = _learner(*parts, device) if self.config.num_grad_workers else None
+        factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        # Has the actor and the algorithm that gradients from elsewhere are applied to.
+        learner = AgentWorker(0, 0, factories, device=device) if self.config.num_grad_workers else None
         col_workers = _col_workers_factory(self.config, *parts)
         self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
         try:
@@ -195,28 +199,6 @@ class Scheme(SharedComponents):
             engine.disconnect()
 
 
-def _learner(
-    algo_factory: Factory,
-    actor_factory: Factory,
-    storage_factory: Factory,
-    test_envs_factory: Factory | None,
-    train_envs_factory: Factory,
-    device: torch.device | str | None,
-) -> CWorker:
-    """The worker that has the actor and the algorithm that gradients from elsewhere are applied to."""
-    return CWorker(
-        0,
-        0,
-        algo_factory,
-        actor_factory,
-        storage_factory,
-        train_envs_factory=train_envs_factory,
-        test_envs_factory=test_envs_factory,
-        device=device,
-        collects=False,
-    )
-
-
 def _col_workers_factory(
     config: SchemeConfig,
     algo_factory: Factory,
@@ -246,7 +228,7 @@ def _col_workers_factory(
 
 
 def _remote_gradients(
-    config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
+    config: SchemeConfig, learner: AgentWorker, col_workers_factory: Factory, device: torch.device | str | None
 ) -> GradientSource:
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from recollect.roles import ComponentFactory
 
 if TYPE_CHECKING:
-    from recollect.scheme.collection.c_worker import CWorker
+    from recollect.scheme.collection.agent_worker import AgentWorker
     from recollect.scheme.gradients.g_worker import GWorker
 
 
@@ -18,7 +18,7 @@ class Command:
         """What it changes. A later command with the same key replaces this one for workers that restart."""
         return (type(self),)
 
-    def apply_to_agent(self, worker: "CWorker") -> None:
+    def apply_to_agent(self, worker: "AgentWorker") -> None:
         """Change the components of a worker; most commands to gradient workers have nothing to change there."""
 
     def apply_to_learner(self, worker: "GWorker") -> None:
@@ -37,7 +37,7 @@ class SetAlgorithmParameter(Command):
     def key(self) -> tuple[object, ...]:
         return type(self), self.name
 
-    def apply_to_agent(self, worker: "CWorker") -> None:
+    def apply_to_agent(self, worker: "AgentWorker") -> None:
         worker.update_algorithm_parameter(self.name, self.value)
 
 
@@ -52,7 +52,7 @@ class SetStorageParameter(Command):
     def key(self) -> tuple[object, ...]:
         return type(self), self.name
 
-    def apply_to_agent(self, worker: "CWorker") -> None:
+    def apply_to_agent(self, worker: "AgentWorker") -> None:
         worker.update_storage_parameter(self.name, self.value)
 
 
@@ -67,7 +67,7 @@ class ReplaceComponent(Command):
     def key(self) -> tuple[object, ...]:
         return type(self), self.component
 
-    def apply_to_agent(self, worker: "CWorker") -> None:
+    def apply_to_agent(self, worker: "AgentWorker") -> None:
         worker.replace_agent_component(self.component, self.factory)
 
     def apply_to_learner(self, worker: "GWorker") -> None:

@@ -11,10 +11,12 @@ from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorit
 from recollect.scheme.base.resources import DEFAULT, Demand
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
 from recollect.scheme.collection.collectors.collector import Collector, LocalCollector
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
+from recollect.scheme.collection.worker.components import Factories
 
 Factory = Callable[..., Any]
 
@@ -116,8 +118,13 @@ class CWorkerSet(WorkerSet):
             "initial_weights": initial_weights,
         }
         self._num_parents = max(1, total_parent_workers)
-        learner_params = params | {"test_envs_factory": test_envs_factory, "device": local_device}
-        self._local_worker = CWorker(0, **learner_params, collects=num_workers == 0)
+        self._acting_worker: CWorker | None = None
+        if num_workers == 0:
+            self._acting_worker = CWorker(0, **params, test_envs_factory=test_envs_factory, device=local_device)
+        factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        self._local_worker = self._acting_worker or AgentWorker(
+            0, index_parent, factories, initial_weights, local_device
+        )
         super().__init__(
             CWorker,
             params,
@@ -191,8 +198,8 @@ class CWorkerSet(WorkerSet):
         }
         return CWorkerSetFactory(num_workers, parameters)
 
-    def local_worker(self) -> CWorker:
-        """Return the learner's worker."""
+    def local_worker(self) -> AgentWorker:
+        """Return the learner's worker, a `CWorker` if it collects itself."""
         return self._local_worker
 
     def broadcast(self, command: Command) -> None:
@@ -216,8 +223,8 @@ class CWorkerSet(WorkerSet):
         self._commands = {key: each for key, each in self._commands.items() if type(each) is not outdated}
 
     def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
-        if not self.num_workers:
-            return LocalCollector(self._local_worker, self._num_parents)
+        if self._acting_worker is not None:
+            return LocalCollector(self._acting_worker, self._num_parents)
         if mode == keys.ASYNC:
             return AsyncCollector(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
         return SyncCollector(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)

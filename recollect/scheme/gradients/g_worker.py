@@ -140,8 +140,8 @@ class GWorker(SharedComponents, Worker):
         self._num_computed = 0
         self._seen: Sums = {}
         self._snapshots: dict[Path, StorageSnapshot] = {}
-        # What an on-policy algorithm has collected is of use only now.
-        self._journal = WorkerJournal(None if self.algo.is_on_policy else journal_folder, index_worker)
+        is_journalled = self.col_worker.stages.keeps_experience
+        self._journal = WorkerJournal(journal_folder if is_journalled else None, index_worker)
 
     def collect(self) -> None:
         """Have the data of one update stage collected.
@@ -150,8 +150,7 @@ class GWorker(SharedComponents, Worker):
         that was interrupted.
         """
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
-        if self.algo.is_on_policy:
-            self.storage.reset()
+        self.col_worker.stages.begin(self.storage)
         with self._taking_in():
             self.col_workers.collection.collect()
 
@@ -258,7 +257,7 @@ class GWorker(SharedComponents, Worker):
         if revival.storage is not None and self._recover(partial(self.load_storage, revival.storage)):
             return
         if revival.is_successor:
-            self.col_worker.num_steps_lost = self.col_worker.num_steps
+            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
     def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
@@ -271,7 +270,7 @@ class GWorker(SharedComponents, Worker):
             snapshot.load(self.storage)
             cut_streams(self.storage)
         else:
-            self.col_worker.num_steps_lost = self.col_worker.num_steps
+            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
     def execute(self, command: Command) -> None:
         """Make a change that is sent to all workers, here and where data are collected."""
@@ -318,7 +317,7 @@ class GWorker(SharedComponents, Worker):
         return self._snapshots.setdefault(folder, StorageSnapshot(folder))
 
     def _may_learn(self) -> bool:
-        num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost
+        num_seen = self.col_worker.num_steps - self.col_worker.counts.num_steps_lost
         return num_seen * self.num_peers >= int(self.algo.start_steps)
 
     @contextmanager

@@ -61,7 +61,7 @@ def check_storages(scheme: Scheme) -> None:
     found = [handle.worker for handle in handles(scheme)]
     counts = [worker.col_worker.num_steps for worker in found]
     assert [len(worker.storage) for worker in found] == counts
-    assert [worker.col_worker.num_steps_lost for worker in found] == [0, 0]
+    assert [worker.col_worker.counts.num_steps_lost for worker in found] == [0, 0]
     assert sum(counts) >= scheme.num_steps
 
 

@@ -7,7 +7,7 @@ from recollect import keys
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import load_schema
 from recollect.errors import SchemaError, StorageError
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.gradients.normaliser_sums import add, put_sums, take_sums
@@ -23,11 +23,11 @@ class Inbox:
 
     Parameters
     ----------
-    worker : CWorker
+    worker : AgentWorker
         The learner's worker.
     """
 
-    def __init__(self, worker: CWorker) -> None:
+    def __init__(self, worker: AgentWorker) -> None:
         self._worker = worker
         self._schemas: dict[Life, Schema] = {}
         self._stage_steps: Counter[tuple[int, int]] = Counter()
@@ -37,15 +37,9 @@ class Inbox:
         self._stage_steps.clear()
 
     def has_room(self, new: SentPiece) -> bool:
-        """Whether the storage can take a piece in this stage; only on-policy ones are ever full.
-
-        A piece that is larger than the whole storage has room in no stage: it is not kept back, so that the storage
-        refuses it.
-        """
-        num_stored = self._stage_steps[new.source]
-        if not self._worker.algo.is_on_policy or num_stored == 0:
-            return True
-        return bool(num_stored + new.num_steps <= self._worker.storage.max_size)
+        """Whether the storage can take a piece in this stage; only on-policy ones are ever full."""
+        worker = self._worker
+        return worker.stages.has_room(self._stage_steps[new.source], new.num_steps, worker.storage)
 
     def insert(self, new: SentPiece, newest_version: int) -> Receipt:
         """Take in a piece, and say what it brought."""
@@ -88,7 +82,7 @@ class Inbox:
             return
         worker = self._worker
         self._stage_steps[new.source] += new.num_steps
-        worker.num_steps += num_new
+        worker.counts.num_steps += num_new
         if new.gains:
             put_sums(worker.actor, add(take_sums(worker.actor), [new.gains]))
         worker.episodes.add(new.info[keys.ENDED])

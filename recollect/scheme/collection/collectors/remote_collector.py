@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.collector import Collector, check_addition, check_removal
 from recollect.scheme.collection.collectors.inbox import Inbox, Life
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
@@ -20,7 +20,7 @@ class RemoteCollector(Collector):
 
     Parameters
     ----------
-    worker : CWorker
+    worker : AgentWorker
         The learner's worker.
     workers : WorkerSet
         Those that collect.
@@ -28,7 +28,7 @@ class RemoteCollector(Collector):
         Collections like this one that a run has.
     """
 
-    def __init__(self, worker: CWorker, workers: WorkerSet, num_parents: int = 1) -> None:
+    def __init__(self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1) -> None:
         super().__init__(worker, num_parents)
         self._workers = workers
         workers.on_loss = self._bury

@@ -83,10 +83,10 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
     assert gradients.status().num_stored == 24
     assert update.num_updates == 6
     lost = gradients.workers.workers[1]
-    lost.col_worker.num_steps = 0  # as a new one has it
+    lost.col_worker.counts.num_steps = 0  # as a new one has it
     update.step()
     assert lost.col_worker.num_steps == 16 + 8
-    assert lost.col_worker.num_steps_lost == 16
+    assert lost.col_worker.counts.num_steps_lost == 16
     assert gradients.num_steps == 2 * 16 + 8 + 16
     assert gradients.report().num_restarts == 1
     assert [worker.restarts for worker in gradients.report().reports] == [0, 1]
@@ -112,14 +112,14 @@ def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path
                 file.write_bytes(b"damaged")
     update.step()
     assert len(lost.storage) == (0 if is_damaged else 16) + 8
-    assert lost.col_worker.num_steps_lost == (16 if is_damaged else 0)
+    assert lost.col_worker.counts.num_steps_lost == (16 if is_damaged else 0)
     assert lost.col_worker.num_steps == 16 + 8
 
 
 def begin_anew(worker: GWorker, number: int = 0) -> None:
     """Make a worker what its successor is when it is built."""
     worker.storage.reset()
-    worker.col_worker.num_steps = 0
+    worker.col_worker.counts.num_steps = 0
     worker.begin_journal(number)
 
 
@@ -139,7 +139,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     begin_anew(lost)
     update.step()
     assert len(lost.storage) == lost.col_worker.num_steps == 16 + 8
-    assert lost.col_worker.num_steps_lost == 0
+    assert lost.col_worker.counts.num_steps_lost == 0
     found = lost.storage.get_all_buffer_data()
     assert all(torch.equal(found[key][: len(values)], values) for key, values in stored.items())
     gradients.stop()
@@ -158,7 +158,7 @@ def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> Non
     begin_anew(lost, gradients._num_journals)
     update.step()
     assert len(lost.storage) == 8
-    assert lost.col_worker.num_steps_lost == 16
+    assert lost.col_worker.counts.num_steps_lost == 16
 
 
 def test_a_journal_that_cannot_be_written_does_not_stop_the_run(

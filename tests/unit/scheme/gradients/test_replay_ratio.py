@@ -131,7 +131,7 @@ class OtherPeers:
 def test_a_peer_without_data_counts_the_updates_of_the_others() -> None:
     peer = make_worker(0, 2, PeerWorker, replay_ratio=1.0)
     peer._group = OtherPeers(8)
-    peer.col_worker.num_steps_lost = 1000
+    peer.col_worker.counts.num_steps_lost = 1000
     report = peer.run_stage()
     assert (report.version, len(report.infos)) == (8, 0)
     assert peer._limiter.due == 0
