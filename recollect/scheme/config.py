@@ -11,7 +11,7 @@ from recollect.scheme.base.resources import DEFAULT, PLACEMENTS
 from recollect.scheme.base.supervision import Supervision
 
 
-def _resources(name: str, value: Any) -> dict[str, Any] | None:
+def _resources(name: str, value: object) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):

@@ -1,12 +1,11 @@
 """`Scheme`: builds the workers that train an agent together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from recollect import keys
+from recollect.roles import ActorFactory, AlgorithmFactory, ComponentFactory, Device, EnvsFactory, StorageFactory
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import (
     ReplaceComponent,
@@ -24,7 +23,7 @@ from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import GradientSource, LocalGradientSource
 from recollect.scheme.gradients.status import GradientStatus
@@ -32,8 +31,6 @@ from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peers import PeerGradientSource, PeerUWorker
 from recollect.scheme.updates.u_worker import UWorker
-
-Factory = Callable[..., Any]
 
 
 class Scheme(SharedComponents):
@@ -88,13 +85,13 @@ class Scheme(SharedComponents):
 
     def __init__(
         self,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        train_envs_factory: Factory,
-        test_envs_factory: Factory | None = None,
-        device: torch.device | str | None = None,
-        **options: Any,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        train_envs_factory: EnvsFactory,
+        test_envs_factory: EnvsFactory | None = None,
+        device: Device | None = None,
+        **options: object,
     ) -> None:
         self.config = SchemeConfig.of("a scheme", options)
         check_compatibility(self.config, algo_factory, storage_factory)
@@ -170,7 +167,7 @@ class Scheme(SharedComponents):
         """Change a parameter of the storage on all workers; returns when all have."""
         self.update_worker.execute(SetStorageParameter(parameter_name, new_parameter_value))
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+    def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         """Replace a component on all workers, see `CWorker.replace_agent_component`; returns when all have."""
         self.update_worker.execute(ReplaceComponent(component_name, new_component_factory))
 
@@ -201,12 +198,12 @@ class Scheme(SharedComponents):
 
 def _col_workers_factory(
     config: SchemeConfig,
-    algo_factory: Factory,
-    actor_factory: Factory,
-    storage_factory: Factory,
-    test_envs_factory: Factory | None,
-    train_envs_factory: Factory,
-) -> Factory:
+    algo_factory: AlgorithmFactory,
+    actor_factory: ActorFactory,
+    storage_factory: StorageFactory,
+    test_envs_factory: EnvsFactory | None,
+    train_envs_factory: EnvsFactory,
+) -> CWorkersFactory:
     return CWorkerSet.create_factory(
         config.num_col_workers,
         algo_factory,
@@ -228,7 +225,7 @@ def _col_workers_factory(
 
 
 def _remote_gradients(
-    config: SchemeConfig, learner: AgentWorker, col_workers_factory: Factory, device: torch.device | str | None
+    config: SchemeConfig, learner: AgentWorker, col_workers_factory: CWorkersFactory, device: Device | None
 ) -> GradientSource:
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine
@@ -104,12 +104,12 @@ class Heartbeat:
         Whether its process runs. Until then it waits for resources of the cluster, and cannot hang.
     """
 
-    def __init__(self, handle: Any, supervision: Supervision) -> None:
+    def __init__(self, handle: engine.RemoteHandle, supervision: Supervision) -> None:
         self.handle = handle
         self._supervision = supervision
         self.progress: int | None = None
         self.has_started = False
-        self._question: Any = None
+        self._question: object = None
         self._checked = time.monotonic()
         self._silent_s = 0.0
 

@@ -25,7 +25,7 @@ class Worker(ABC):
         self._is_building = False
 
     @classmethod
-    def as_remote(cls, **options: Any) -> Any:
+    def as_remote(cls, **options: object) -> Any:
         """Return the class as a Ray actor, whose instances are processes of their own.
 
         An instance is built by its method `build`, so that it answers `progress` as soon as its process runs. Calls
@@ -75,7 +75,7 @@ def _built_later(worker_class: type[Worker]) -> type[Worker]:
     """The class with a constructor that only notes its arguments, and a method `build` that does the work."""
 
     class BuiltLater(worker_class):  # type: ignore[valid-type, misc]
-        def __init__(self, **params: Any) -> None:
+        def __init__(self, **params: object) -> None:
             self._params = params
             self._is_built = False
 

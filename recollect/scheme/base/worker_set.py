@@ -25,7 +25,7 @@ _EXECUTE: Final = "execute"
 class Call(NamedTuple):
     """A call that a worker was given: the reference of its result, and which worker in which life."""
 
-    reference: Any
+    reference: object
     worker: int
     epoch: int
 
@@ -46,9 +46,9 @@ class _Member:
         index: int,
         epoch: int,
         config: Resources,
-        handle: Any,
+        handle: engine.RemoteHandle,
         supervision: Supervision,
-        preparations: Sequence[Any],
+        preparations: Sequence[object],
     ) -> None:
         self.index = index
         self.epoch = epoch
@@ -173,11 +173,11 @@ class WorkerSet:
         """Which of its lives a worker is in."""
         return self._members[index].epoch
 
-    def handle(self, index: int) -> Any:
+    def handle(self, index: int) -> engine.RemoteHandle:
         """Ray's handle of a worker."""
         return self._members[index].handle
 
-    def call(self, index: int, method: str, *args: Any) -> Call:
+    def call(self, index: int, method: str, *args: object) -> Call:
         """Give a worker something to do after what it was given before; see `wait` for the result."""
         member = self._members[index]
         if member.num_calls == 0:
@@ -185,7 +185,7 @@ class WorkerSet:
         member.num_calls += 1
         return Call(getattr(member.handle, method).remote(*args), index, member.epoch)
 
-    def tell(self, index: int, method: str, *args: Any) -> None:
+    def tell(self, index: int, method: str, *args: object) -> None:
         """Tell a worker something that reaches it while it is busy; nobody waits for an answer."""
         method_of = getattr(self._members[index].handle, method)
         method_of.options(concurrency_group=engine.CONTROL_GROUP).remote(*args)
@@ -361,7 +361,7 @@ class WorkerSet:
             self.on_loss(member.index, member.epoch)
 
 
-def _end(handles: Iterable[Any]) -> None:
+def _end(handles: Iterable[engine.RemoteHandle]) -> None:
     """Let workers release what they hold, then end their processes."""
     handles = list(handles)
     farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]

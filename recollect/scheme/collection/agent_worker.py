@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from recollect import keys
-from recollect.roles import Actor, Algorithm, ComponentFactory, Device, Storage, VectorEnvs, Weights
+from recollect.roles import Actor, Algorithm, ComponentFactory, Device, SteppingEnvs, Storage, VectorEnvs, Weights
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
@@ -83,7 +83,7 @@ class AgentWorker(Worker):
         return self.components.envs_train
 
     @property
-    def envs_test(self) -> VectorEnvs:
+    def envs_test(self) -> SteppingEnvs:
         """The environments to evaluate in."""
         return self.components.envs_test
 

@@ -1,14 +1,13 @@
 """`CWorkerSet`: the workers that collect for one learner."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import torch
-
 from recollect import keys
+from recollect.roles import ActorFactory, AlgorithmFactory, Device, EnvsFactory, StorageFactory, Weights
 from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
-from recollect.scheme.base.resources import DEFAULT, Demand
+from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
@@ -17,8 +16,6 @@ from recollect.scheme.collection.collectors.async_collector import AsyncCollecto
 from recollect.scheme.collection.collectors.collector import Collector, LocalCollector
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from recollect.scheme.collection.worker.components import Factories
-
-Factory = Callable[..., Any]
 
 # Which parameter of a remote worker makes which component; tests are run by the local worker alone.
 _FACTORIES: Final = {
@@ -88,24 +85,24 @@ class CWorkerSet(WorkerSet):
         self,
         num_workers: int,
         index_parent: int,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        local_device: torch.device | str | None = None,
-        initial_weights: Any = None,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        local_device: Device | None = None,
+        initial_weights: Weights | None = None,
         fraction_samples: float = 1.0,
         total_parent_workers: int = 0,
         compress_data_to_send: bool = False,
-        train_envs_factory: Factory | None = None,
-        test_envs_factory: Factory | None = None,
-        worker_remote_config: Mapping[str, Any] | None = None,
+        train_envs_factory: EnvsFactory | None = None,
+        test_envs_factory: EnvsFactory | None = None,
+        worker_remote_config: Resources | None = None,
         *,
         mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
-        parent_resources: Mapping[str, Any] | None = None,
+        parent_resources: Resources | None = None,
     ) -> None:
         params: dict[str, Any] = {
             "index_parent": index_parent,
@@ -143,22 +140,22 @@ class CWorkerSet(WorkerSet):
     def create_factory(
         cls,
         num_workers: int,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        test_envs_factory: Factory | None,
-        train_envs_factory: Factory | None,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        test_envs_factory: EnvsFactory | None,
+        train_envs_factory: EnvsFactory | None,
         total_parent_workers: int = 0,
         col_fraction_samples: float = 1.0,
         compress_data_to_send: bool = False,
-        col_worker_resources: Mapping[str, Any] | None = None,
+        col_worker_resources: Resources | None = None,
         *,
         mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
-        parent_resources: Mapping[str, Any] | None = None,
+        parent_resources: Resources | None = None,
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
 
@@ -247,8 +244,8 @@ class CWorkerSetFactory:
 
     def __call__(
         self,
-        device: torch.device | str | None = None,
-        initial_weights: Any = None,
+        device: Device | None = None,
+        initial_weights: Weights | None = None,
         index_parent: int = 0,
     ) -> CWorkerSet:
         """Create the workers of the gradient worker `index_parent`."""

@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
@@ -27,7 +28,7 @@ class AsyncGradientSource(RemoteGradientSource):
         Most updates between a gradient and its weights; at least the number of workers less one.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet, max_lag: int | None = None) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet, max_lag: int | None = None) -> None:
         super().__init__(col_worker, workers)
         self.max_lag = max_lag
         self._num_learners = 1

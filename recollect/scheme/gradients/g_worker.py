@@ -6,28 +6,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from recollect import keys
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
+from recollect.roles import Batch, Device, Info, Weights
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, apply_weights
-from recollect.scheme.gradients.worker_journal import WorkerJournal
+from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
 
 _LOG = logging.getLogger(__name__)
 
-Info = dict[str, Any]
-Factory = Callable[..., Any]
+
+class CWorkersFactory(Protocol):
+    """Makes the workers that collect for a gradient worker."""
+
+    def __call__(self, device: Device | None, initial_weights: Weights | None, index_parent: int) -> CWorkerSet: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class GradientReply:
     gains: Sums = field(default_factory=dict)
     status: GradientStatus | None = None
     failure: str | None = None
-    batch: dict[str, Any] | None = None
+    batch: Batch | None = None
     num_counted: int = 0
 
 
@@ -118,9 +122,9 @@ class GWorker(SharedComponents, Worker):
     def __init__(
         self,
         index_worker: int,
-        col_workers_factory: Factory,
-        device: torch.device | str | None = None,
-        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        col_workers_factory: CWorkersFactory,
+        device: Device | None = None,
+        initial_weights: Weights | None = None,
         *,
         num_peers: int = 1,
         replay_ratio: float | None = None,
@@ -132,7 +136,7 @@ class GWorker(SharedComponents, Worker):
         self.col_worker = self.col_workers.local_worker()
         self.num_peers = num_peers
         self.epoch = epoch
-        self.offending_batch: dict[str, Any] | None = None
+        self.offending_batch: Batch | None = None
         self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
         self._stage: Iterator[Info] | None = None
         self._num_uncounted = 0
@@ -261,14 +265,14 @@ class GWorker(SharedComponents, Worker):
 
     def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
-        self._snapshot_in(folder).save(self.storage)
+        self._snapshot_in(folder).save(as_buffer(self.storage))
 
     def load_storage(self, folder: Path) -> None:
         """Fill the storage from a folder, if it holds one; else learning waits for `start_steps` new steps."""
         snapshot = self._snapshot_in(folder)
         if snapshot.exists:
-            snapshot.load(self.storage)
-            cut_streams(self.storage)
+            snapshot.load(as_buffer(self.storage))
+            cut_streams(as_buffer(self.storage))
         else:
             self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
@@ -301,7 +305,7 @@ class GWorker(SharedComponents, Worker):
     def _read_journal(self) -> None:
         """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
         self._journal.load(self.col_worker)
-        cut_streams(self.storage)
+        cut_streams(as_buffer(self.storage))
 
     def _recover(self, fill: Callable[[], None]) -> bool:
         """Fill the storage, and return whether that was possible; if not, it is empty and the run goes on."""
@@ -341,7 +345,7 @@ class GWorker(SharedComponents, Worker):
         if self._limiter is not None:
             self._limiter.updated()
 
-    def _batches(self, num_batches: int | None) -> Iterator[dict[str, Any]]:
+    def _batches(self, num_batches: int | None) -> Iterator[Batch]:
         algo = self.algo
         num_mini_batch, num_epochs = algo.num_mini_batch, algo.num_epochs
         if num_batches is None and self._limiter is not None:
@@ -351,10 +355,7 @@ class GWorker(SharedComponents, Worker):
         self._num_left = num_mini_batch * num_epochs
         if not self._num_left:
             return iter(())
-        batches: Iterator[dict[str, Any]] = self.storage.generate_batches(
-            num_mini_batch, algo.mini_batch_size, num_epochs
-        )
-        return batches
+        return self.storage.generate_batches(num_mini_batch, algo.mini_batch_size, num_epochs)
 
     def _learn_from(self, learned: VersionedWeights) -> None:
         apply_weights(self.algo, learned)
@@ -377,7 +378,7 @@ class GWorker(SharedComponents, Worker):
         row = FlatGradients(parameters).pack([parameter.grad for parameter in parameters])
         return row.numpy(), numbers_of(info)
 
-    def _gradients_of(self, batch: dict[str, Any]) -> Info:
+    def _gradients_of(self, batch: Batch) -> Info:
         try:
             _, info = self.algo.compute_gradients(batch, grads_to_cpu=False)
         except NotFiniteError:
@@ -385,8 +386,7 @@ class GWorker(SharedComponents, Worker):
             raise
         self._num_left -= 1
         self._num_computed += 1
-        found: Info = info
-        return found
+        return info
 
     def _news(self) -> Info:
         """Returns of the episodes that ended since the last stage, which some storages learn from."""

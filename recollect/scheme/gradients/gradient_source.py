@@ -5,14 +5,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recollect.roles import Batch, Info
 from recollect.roles import Gradients as Values
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.collectors.reports import WorkerReport
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.status import GradientStatus
-
-Info = dict[str, Any]
 
 
 class Gradient(NamedTuple):
@@ -39,7 +38,7 @@ class GradientSource(SharedComponents, ABC):
 
     @property
     @abstractmethod
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         """The batch whose loss was not finite, if there was one."""
 
     @abstractmethod
@@ -101,7 +100,7 @@ class LocalGradientSource(GradientSource):
         self.col_worker = worker.col_worker
 
     @property
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         return self.worker.offending_batch
 
     def stage(self) -> Iterator[Gradient]:

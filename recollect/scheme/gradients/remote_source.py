@@ -10,9 +10,11 @@ import torch
 
 from recollect import keys
 from recollect.errors import NotFiniteError
+from recollect.roles import Batch
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
 from recollect.scheme.base.worker_set import Call
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.states import share_state
 from recollect.scheme.compatibility import check_own_storage
 from recollect.scheme.gradients import normaliser_sums
@@ -43,16 +45,16 @@ class RemoteGradientSource(GradientSource):
         The workers.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
         self.col_worker = col_worker
         self.workers = workers
         # Once they are stopped the set is empty, but what they did still counts.
         self._indices = tuple(workers.indices)
-        self._offending_batch: dict[str, Any] | None = None
+        self._offending_batch: Batch | None = None
         self._statuses: dict[int, GradientStatus] = {}
         self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
-        self._published: Any = None
+        self._published: tuple[int, object] | None = None
         self._num_learners = workers.num_workers
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
@@ -60,7 +62,7 @@ class RemoteGradientSource(GradientSource):
         workers.on_loss = self._lose
 
     @property
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         return self._offending_batch
 
     @abstractmethod
@@ -131,7 +133,7 @@ class RemoteGradientSource(GradientSource):
             self._num_journals += 1
             self.workers.broadcast(BeginJournal(self._num_journals))
 
-    def _advance(self, index: int, method: str = "advance", *args: Any) -> Call:
+    def _advance(self, index: int, method: str = "advance", *args: object) -> Call:
         """Ask a worker for its next gradient with the present weights, which are sent once for all.
 
         Parameters

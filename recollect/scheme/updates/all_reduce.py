@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import NotFiniteError
+from recollect.roles import Batch, Info
 from recollect.scheme.base import engine
 from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GWorker, Info, Revival, numbers_of
+from recollect.scheme.gradients.g_worker import GWorker, Revival, numbers_of
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, read_state, read_weights
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
@@ -47,7 +49,7 @@ class StageReport:
     is_complete: bool = True
     learned: VersionedWeights | None = None
     failure: str | None = None
-    batch: dict[str, Any] | None = None
+    batch: Batch | None = None
     reason: str | None = None
 
 
@@ -59,7 +61,7 @@ class PeerWorker(GWorker):
     """
 
     _group: PeerGroup | None = None
-    _store: Any = None
+    _store: TCPStore | None = None
     _rank = 0
     _is_waiting = False
 
@@ -165,7 +167,7 @@ class PeerWorker(GWorker):
         if not gains:
             return
         total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
-        pieces = total.split([values.size for values in gains.values()])
+        pieces = torch.split(total, [values.size for values in gains.values()])
         shared = {
             name: piece.numpy().reshape(values.shape)
             for (name, values), piece in zip(gains.items(), pieces, strict=True)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from recollect.errors import NotFiniteError, WorkerError
+from recollect.roles import Info
 from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient
@@ -16,7 +18,7 @@ from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_
 from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
-from recollect.scheme.updates.u_worker import Info, UWorker
+from recollect.scheme.updates.u_worker import UWorker
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ class PeerGradientSource(RemoteGradientSource):
     ends with what they say of it.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
         super().__init__(col_worker, workers)
         self._have_met = False
         self._num_failures = 0

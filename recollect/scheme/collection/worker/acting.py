@@ -10,7 +10,7 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.envs.step import Step
 from recollect.errors import SchemaError
-from recollect.roles import ActingStep, Algorithm, Observation, Sample, VectorEnvs
+from recollect.roles import ActingStep, Algorithm, Observation, Sample, SteppingEnvs
 from recollect.scheme.collection.worker.components import Components
 from recollect.scheme.collection.worker.counts import Counts
 from recollect.scheme.collection.worker.episodes import EpisodeLog
@@ -20,12 +20,6 @@ class StepSink(Protocol):
     """Takes steps: a storage, or what sends them to one. If it has `handle_end_of_episode`, it is called after one."""
 
     def insert_transition(self, sample: Sample) -> None: ...
-
-
-class SteppingEnvs(VectorEnvs, Protocol):
-    """Environments that are in this process, or act as if they were."""
-
-    def step(self, action: Tensor) -> Step: ...
 
 
 class Acting:

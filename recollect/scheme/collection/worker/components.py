@@ -15,6 +15,7 @@ from recollect.roles import (
     AlgorithmFactory,
     ComponentFactory,
     EnvsFactory,
+    SteppingEnvs,
     Storage,
     StorageFactory,
     VectorEnvs,
@@ -63,6 +64,7 @@ class Components:
     def __init__(self, place: Place, factories: Factories, *, acts: bool) -> None:
         self.factories = factories
         self._place = place
+        self._name = f"worker {place.index_worker}"
         self._acts = acts
         self._envs_train = None if factories.envs_train is None else self._make_envs_train(factories.envs_train)
         self._envs_test = None if factories.envs_test is None else factories.envs_test(*place, keys.TEST)
@@ -76,23 +78,21 @@ class Components:
     def envs_train(self) -> VectorEnvs:
         """The environments to learn in."""
         if self._envs_train is None:
-            raise WorkerError(f"worker {self._place.index_worker} has no train environments; give train_envs_factory")
+            raise WorkerError(f"{self._name} has no train environments; give train_envs_factory")
         return self._envs_train
 
     @property
-    def envs_test(self) -> VectorEnvs:
+    def envs_test(self) -> SteppingEnvs:
         """The environments to evaluate in."""
         if self._envs_test is None:
-            raise WorkerError(f"worker {self._place.index_worker} has no test environments; give test_envs_factory")
+            raise WorkerError(f"{self._name} has no test environments; give test_envs_factory")
         return self._envs_test
 
     @property
     def storage(self) -> Storage:
         """Where experience goes."""
         if self._storage is None:
-            raise WorkerError(
-                f"worker {self._place.index_worker} has no train environments, and so no storage; give train_envs_factory"
-            )
+            raise WorkerError(f"{self._name} has no train environments, and so no storage; give train_envs_factory")
         return self._storage
 
     @property
