@@ -185,6 +185,11 @@ def free_resources() -> dict[str, float]:
     return dict(require_ray().available_resources())
 
 
+def node_id() -> str:
+    """Ray's name of the node that this process is on."""
+    return str(require_ray().get_runtime_context().get_node_id())
+
+
 def node_address() -> str:
     """Address of the node that this process is on."""
     return str(require_ray().util.get_node_ip_address())

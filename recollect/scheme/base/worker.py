@@ -1,5 +1,6 @@
 """What all workers have in common."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,10 @@ class Worker(ABC):
             return remote(_built_later(cls))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"Ray does not take {options} as resources of a worker: {error}") from error
+
+    def process(self) -> tuple[int, str]:
+        """Where the worker runs: id of its process, and Ray's name of the node."""
+        return os.getpid(), engine.node_id()
 
     def progress(self) -> int | None:
         """Return a number that moves while the worker does something, its heartbeat; None while it builds."""

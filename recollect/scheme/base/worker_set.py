@@ -38,6 +38,16 @@ class Answer(NamedTuple):
     error: Exception | None = None
 
 
+class WorkerProcess(NamedTuple):
+    """Where a worker runs, for those who watch the run; `pid` and `node` are None while nothing is heard of it."""
+
+    index_worker: int
+    epoch: int
+    restarts: int
+    pid: int | None
+    node: str | None
+
+
 class _Member:
     """A remote worker in one of its lives."""
 
@@ -169,6 +179,13 @@ class WorkerSet:
         beats = sum(member.heartbeat.progress or 0 for member in self._members.values())
         return beats + self.num_restarts + self._num_waits
 
+    def processes(self, timeout_s: float = 10.0) -> list[WorkerProcess]:
+        """Ask all workers where they run; they answer while they are busy, but not before Ray has started them."""
+        members = list(self._members.values())
+        asked = [member.handle.process.options(concurrency_group=engine.CONTROL_GROUP).remote() for member in members]
+        engine.all_ready(asked, timeout_s)
+        return [self._process(member, question) for member, question in zip(members, asked, strict=True)]
+
     def epoch(self, index: int) -> int:
         """Which of its lives a worker is in."""
         return self._members[index].epoch
@@ -251,6 +268,11 @@ class WorkerSet:
         members, self._members = self._members, {}
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
+
+    def _process(self, member: _Member, question: object) -> WorkerProcess:
+        answer = engine.outcome(question) if engine.ready([question], 0.0) else engine.Outcome()
+        pid, node = answer.value or (None, None)
+        return WorkerProcess(member.index, member.epoch, self.restarts.get(member.index, 0), pid, node)
 
     def _keep(self, command: Command) -> None:
         """Have workers that start later execute a command before all else, in the order of the broadcasts."""

@@ -70,17 +70,24 @@ class RemoteGradientSource(GradientSource):
 
     @property
     def num_steps(self) -> int:
-        return sum(self._status_of(index).num_steps for index in self._indices)
+        return sum(self.status_of(index).num_steps for index in self._indices)
 
     def status(self) -> GradientStatus:
-        return merge([self._status_of(index) for index in self._indices])
+        return merge([self.status_of(index) for index in self._indices])
+
+    def status_of(self, index: int) -> GradientStatus:
+        """What was last heard of a worker; nothing is stored before the first time."""
+        if index in self._statuses:
+            return self._statuses[index]
+        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
+        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
 
     def report(self) -> GradientReport:
         reports = self._records.reports(self.workers.restarts)
         return GradientReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
 
     def state(self) -> dict[str, Any]:
-        collections = [self._status_of(index).collection for index in self._indices]
+        collections = [self.status_of(index).collection for index in self._indices]
         return {**self.status().collection, _WORKERS: collections}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -88,7 +95,7 @@ class RemoteGradientSource(GradientSource):
         learned = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
         # A worker that is lost while it is told goes on from there too.
-        self._statuses = {index: replace(self._status_of(index), collection=shares[index]) for index in shares}
+        self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
         self._have_all("go_on", lambda index: (Revival(learned, shares[index]),))
         self._ask_statuses()
@@ -145,7 +152,7 @@ class RemoteGradientSource(GradientSource):
         *args
             What else the method takes.
         """
-        self.algo.num_collectors = max(1, len(self._status_of(index).reports))
+        self.algo.num_collectors = max(1, len(self.status_of(index).reports))
         self.algo.num_learners = self._num_learners
         if self._published is None or self._published[0] != self.algo.num_updates:
             version = int(self.algo.num_updates)
@@ -168,10 +175,10 @@ class RemoteGradientSource(GradientSource):
 
     def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
         """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
-        num_before = self._status_of(index).num_steps
+        num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
             self._know(index, status)
-        self._records.add(index, self._status_of(index).num_steps - num_before, lag, num_bytes)
+        self._records.add(index, self.status_of(index).num_steps - num_before, lag, num_bytes)
 
     def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
         """The mean of gradients, and of the numbers on them; None if there are none."""
@@ -193,14 +200,7 @@ class RemoteGradientSource(GradientSource):
     def _revival(self, index: int) -> Revival:
         """Where the successor of a worker goes on from."""
         saved = None if self._saved_in is None else folder_of(self._saved_in, index)
-        return Revival(read_state(self.algo), self._status_of(index).collection, saved, is_successor=True)
-
-    def _status_of(self, index: int) -> GradientStatus:
-        """What was last heard of a worker; nothing is stored before the first time."""
-        if index in self._statuses:
-            return self._statuses[index]
-        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
-        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
+        return Revival(read_state(self.algo), self.status_of(index).collection, saved, is_successor=True)
 
     def _know(self, index: int, status: GradientStatus) -> None:
         lives = self._lives[index]
@@ -218,7 +218,7 @@ class RemoteGradientSource(GradientSource):
         """Follow the end of a worker, and with it of what it had stored."""
         self._lost.add(index)
         self._records.lose(index)
-        status = self._status_of(index)
+        status = self.status_of(index)
         # Its collectors go with it.
         reports = tuple(replace(report, is_alive=False) for report in status.reports)
         self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)

@@ -50,7 +50,7 @@ def stored(workers: CWorkerSet, source: Any) -> dict[str, Any]:
 
 
 def sources(workers: CWorkerSet) -> list[Any]:
-    found: list[Any] = workers.local_worker().storage._store.sources
+    found: list[Any] = workers.local_worker().storage.sources
     return found
 
 
@@ -202,7 +202,7 @@ def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Pa
     (tmp_path / "slow").write_text(str(slow_pid))
     num_new = workers.collection.collect()
     after = ray.get(handle.progress.options(concurrency_group="control").remote())
-    lengths = [int(workers.local_worker().storage._store.ring.sizes[lane]) for lane in range(3)]
+    lengths = [len(stored(workers, (0, index, 0))[keys.REWARD]) for index in range(3)]
     assert lengths[1] == after - before < 40
     assert lengths[0] == lengths[2] == 40
     assert num_new == sum(lengths)

@@ -13,7 +13,10 @@ from recollect.agent.storages import HERBuffer, NStepReplayBuffer
 from recollect.errors import ConfigError
 from recollect.scheme import Scheme
 from recollect.scheme.base.commands import SetNumCollectors
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.gradients.worker_journal import WorkerJournal
+from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
 from tests.unit.scheme.fake_engine import FakeEngine
 
@@ -105,19 +108,22 @@ def test_what_workers_that_leave_have_sent_allows_for_updates_and_is_noted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     FakeEngine(monkeypatch)
-    workers = {"num_col_workers": 3, "col_mode": "async", "replay_ratio": 0.5, "col_resources": {"num_cpus": 0.5}}
-    scheme = make_scheme(start_steps=0, workers=workers)
-    gradients = scheme.gradients.worker  # type: ignore[attr-defined]
-    gradients._journal = WorkerJournal(tmp_path, 0)
-    run(scheme, 2)
-    num_steps = scheme.num_steps
-    scheme.remove_col_workers(2)
-    assert scheme.num_steps > num_steps
-    successor = make_scheme().gradients.worker  # type: ignore[attr-defined]
-    WorkerJournal(tmp_path, 0).load(successor.col_worker)
-    assert len(successor.storage) == successor.col_worker.num_steps == scheme.num_steps
-    run(scheme, 2)
-    assert scheme.num_updates == scheme.num_steps // 2
+    workers = {"num_col_workers": 3, "col_mode": "async", "col_resources": {"num_cpus": 0.5}}
+    scheme: Any = make_scheme(start_steps=0, workers=workers)
+    col_workers = scheme.gradients.worker.col_workers
+    worker = GWorker(0, lambda *_: col_workers, replay_ratio=0.5, journal_folder=tmp_path)
+    update = UWorker(0, LocalGradientSource(worker))
+    for _ in range(2):
+        update.step()
+    num_steps = worker.col_worker.num_steps
+    update.execute(SetNumCollectors(1))
+    assert worker.col_worker.num_steps > num_steps
+    successor = make_scheme().col_worker
+    WorkerJournal(tmp_path, 0).load(successor)
+    assert len(successor.storage) == successor.num_steps == worker.col_worker.num_steps
+    for _ in range(2):
+        update.step()
+    assert update.num_updates == worker.col_worker.num_steps // 2
     scheme.stop()
 
 

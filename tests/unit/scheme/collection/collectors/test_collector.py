@@ -17,6 +17,7 @@ from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
 from recollect.scheme.collection.collectors.collector import LocalCollector
+from recollect.scheme.collection.collectors.inbox import Inbox
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from tests.integration.ray import parts
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
@@ -75,7 +76,7 @@ def stored(workers: CWorkerSet, source: Any) -> dict[str, Any]:
 
 
 def sources(workers: CWorkerSet) -> list[Any]:
-    return workers.local_worker().storage._store.sources
+    return workers.local_worker().storage.sources
 
 
 def collect_calls(handle: Handle) -> list[tuple[Any, ...]]:
@@ -242,7 +243,7 @@ def test_random_steps_are_counted_over_all_workers(fake: FakeEngine) -> None:
 
 def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
     workers = make_set(1)
-    inbox = workers.collection._inbox
+    inbox = Inbox(workers.local_worker())
     new = fake.handles[0].worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0)
     assert inbox.insert(new, 1).num_steps == 4 * NUM_ENVS
     assert inbox.insert(new, 1).num_steps == 0
@@ -251,7 +252,7 @@ def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
 
 def test_a_gap_breaks_the_stream(fake: FakeEngine) -> None:
     workers = make_set(1, lengths=((100,), (100,)))
-    inbox, worker = workers.collection._inbox, fake.handles[0].worker
+    inbox, worker = Inbox(workers.local_worker()), fake.handles[0].worker
     slices = [worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0) for _ in range(3)]
     inbox.insert(slices[0], 1)
     inbox.insert(slices[2], 1)
@@ -420,7 +421,7 @@ def test_going_on_from_a_checkpoint(fake: FakeEngine, tmp_path: Path) -> None:
     assert other.collection.collect() == 8 * NUM_ENVS
     assert other.local_worker().num_steps == len(other.local_worker().storage) == 32 * NUM_ENVS
     # The new workers have the lanes of the old ones, and begin with other seeds than they did.
-    assert other.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
+    assert other.local_worker().storage.num_lanes == 2 * NUM_ENVS
     assert [handle.worker.envs_train.reseeded for handle in fake.handles[2:]] == [24 * NUM_ENVS] * 2
 
 
@@ -451,5 +452,5 @@ def test_successors_of_workers_that_died_in_a_hot_change_take_their_lanes(fake: 
             workers.collection.collect()
         assert workers.num_restarts == number
         assert len(sources(workers)) == 2
-        assert workers.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
+        assert workers.local_worker().storage.num_lanes == 2 * NUM_ENVS
         assert workers.local_worker().num_steps == len(workers.local_worker().storage) > num_steps
