@@ -142,7 +142,7 @@ class Scheme(SharedComponents):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, with new episodes; the actor must have its weights by now."""
+        """Resume from `state`, with new episodes; the actor must have its weights by now."""
         self.update_worker.load_state(state["updates"])
         self.gradients.load_state(state["collection"])
         self.actor.generator.set_state(state["generator"])

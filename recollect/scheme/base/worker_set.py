@@ -23,7 +23,7 @@ _EXECUTE: Final = "execute"
 
 
 class Call(NamedTuple):
-    """A call that a worker was given: the reference of its result, and which worker in which life."""
+    """A call that a worker was given: the reference of its result, and which incarnation of which worker."""
 
     reference: object
     worker: int
@@ -31,7 +31,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How a call ended. After an error the worker has already been replaced by its next life."""
+    """How a call ended. After an error the worker has already been restarted."""
 
     call: Call
     value: Any = None
@@ -49,7 +49,7 @@ class WorkerProcess(NamedTuple):
 
 
 class _Member:
-    """A remote worker in one of its lives."""
+    """One incarnation of a remote worker."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class WorkerSet:
     ----------
     worker_class : type
         Class of the workers. Beside `worker_params` its constructor takes `index_worker` and `epoch`, which
-        counts the lives of the worker with that index.
+        counts the restarts of the worker with that index.
     worker_params : mapping
         Arguments of the constructor, by name.
     worker_remote_config : mapping or None
@@ -94,7 +94,7 @@ class WorkerSet:
     num_workers : int
         Remote workers to begin with.
     supervision : Supervision, optional
-        When workers count as hung, and how often they may be built anew.
+        When workers count as hung, and how often they may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go, unless the resources have a `scheduling_strategy` of their own.
     beside : sequence of Demand
@@ -111,8 +111,8 @@ class WorkerSet:
     num_workers : int
         Remote workers.
     on_loss : callable or None
-        Called with the index and the epoch of every life that has ended, as soon as the next one is built, whatever
-        the worker was doing. Who gives workers something to do learns here, and only here, what is gone with them.
+        Called with the index and the epoch of every incarnation that has ended, as soon as the next one is started,
+        whatever the worker was doing. Callers learn here, and only here, what is gone with it.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class WorkerSet:
         self._next_check = 0.0
         self._next_warning = 0.0
         self._num_waits = 0
-        self._num_lives: Counter[int] = Counter()
+        self._num_incarnations: Counter[int] = Counter()
         self.on_loss: Callable[[int, int], None] | None = None
         if num_workers:
             engine.connect()
@@ -165,7 +165,7 @@ class WorkerSet:
 
     @property
     def num_restarts(self) -> int:
-        """Workers that were built anew so far."""
+        """Restarts of workers so far."""
         return sum(self._restarts.counts.values())
 
     @property
@@ -187,7 +187,7 @@ class WorkerSet:
         return [self._process(member, question) for member, question in zip(members, asked, strict=True)]
 
     def epoch(self, index: int) -> int:
-        """Which of its lives a worker is in."""
+        """How often a worker was started before; no two incarnations share a number."""
         return self._members[index].epoch
 
     def handle(self, index: int) -> engine.RemoteHandle:
@@ -210,7 +210,7 @@ class WorkerSet:
     def wait(self, calls: Collection[Call]) -> list[Answer]:
         """Wait until at least one of the calls has ended, and return how; in the order of `calls`.
 
-        A worker that died, raised an error, or was silent for too long is built anew. Too many of them
+        A worker that died, raised an error, or was silent for too long is restarted. Too many restarts
         end the run with a `FinalWorkerError` in the words of the worker, and so does one that could never be built,
         or whose own workers have come to that.
         """
@@ -285,9 +285,9 @@ class WorkerSet:
         return {answer.call.worker: answer.error for answer in answers if answer.error is not None}
 
     def _create(self, index: int, config: Resources) -> _Member:
-        """Build a worker; no two lives of the same index have the same epoch."""
-        epoch = self._num_lives[index]
-        self._num_lives[index] += 1
+        """Build a worker; no two incarnations of the same index have the same epoch."""
+        epoch = self._num_incarnations[index]
+        self._num_incarnations[index] += 1
         # Ray's scheduler breaks down when an actor gives a share of the object store back, so none is asked for.
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
         remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
@@ -372,11 +372,11 @@ class WorkerSet:
         name = f"{self.worker_class.__name__} {member.index}"
         cause = engine.cause_of(error)
         if isinstance(cause, FinalWorkerError):
-            raise FinalWorkerError(f"{name} cannot go on: {cause}") from cause
+            raise FinalWorkerError(f"{name} cannot continue: {cause}") from cause
         if member.epoch == 0 and (member.has_failed_to_build or engine.is_build_failure(error)):
             raise FinalWorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
         self._restarts.add(name, member.index, error)
-        _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
+        _LOG.warning("%s failed and is restarted (%s)", name, engine.in_short(error))
         engine.kill(member.handle)
         self._members[member.index] = self._create(member.index, self._config_of_restart(member))
         if self.on_loss is not None:

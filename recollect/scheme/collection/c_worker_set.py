@@ -68,7 +68,7 @@ class CWorkerSet(WorkerSet):
         Most versions that the acting policy may be behind, of asynchronous workers. Weights have a new version in each
         stage of collection before which they were updated, however often.
     supervision : Supervision, optional
-        When workers count as hung, and how often they may be built anew.
+        When workers count as hung, and how often they may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     parent_resources : mapping, optional
@@ -77,7 +77,7 @@ class CWorkerSet(WorkerSet):
 
     Attributes
     ----------
-    collection : Collector
+    collector : Collector
         Has data collected.
     """
 
@@ -134,7 +134,7 @@ class CWorkerSet(WorkerSet):
                 Demand((self._num_parents - 1) * num_workers, worker_remote_config),
             ),
         )
-        self.collection = self._make_collection(mode, fraction_workers, max_policy_lag)
+        self.collector = self._make_collector(mode, fraction_workers, max_policy_lag)
 
     @classmethod
     def create_factory(
@@ -219,7 +219,7 @@ class CWorkerSet(WorkerSet):
         outdated = _COMMANDS_OF.get(command.component)
         self._commands = {key: each for key, each in self._commands.items() if type(each) is not outdated}
 
-    def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
+    def _make_collector(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
         if self._acting_worker is not None:
             return LocalCollector(self._acting_worker, self._num_parents)
         if mode == keys.ASYNC:

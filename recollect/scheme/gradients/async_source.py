@@ -15,7 +15,7 @@ _NUM_RECENT: Final = 100
 
 
 class AsyncGradientSource(RemoteGradientSource):
-    """GradientSource one by one in the order in which they arrive; a worker gets the newest weights for its next one.
+    """Gradients one by one in the order in which they arrive; a worker gets the newest weights for its next one.
 
     The asynchrony of a gradient is the number of updates that were applied since its weights were sent. Where
     it is bounded, a gradient that would come too late otherwise goes first, and is waited for; nothing is dropped.

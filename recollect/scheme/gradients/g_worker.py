@@ -67,8 +67,8 @@ class GradientReply:
 
 
 @dataclass(frozen=True)
-class Revival:
-    """Where a worker goes on from.
+class ResumePoint:
+    """Where a worker resumes from.
 
     Attributes
     ----------
@@ -78,14 +78,14 @@ class Revival:
         How its collection stood.
     storage : Path or None
         Folder that its storage was last written to, if it was.
-    is_successor : bool
-        Whether it takes the place of one that is gone, and finds its storage in the journal.
+    is_restart : bool
+        Whether it was restarted, and finds its storage in the journal.
     """
 
     learned: dict[str, Any]
     collection: dict[str, Any]
     storage: Path | None = None
-    is_successor: bool = False
+    is_restart: bool = False
 
 
 class GWorker(SharedComponents, Worker):
@@ -109,7 +109,7 @@ class GWorker(SharedComponents, Worker):
         Updates for each step that is collected for this worker, if they are its own to say; by default as many as
         the algorithm says in each stage.
     journal_folder : Path, optional
-        Where it notes what it has stored, for its successor if it is killed.
+        Where it notes what it has stored, so that it can resume if it is killed.
     epoch : int
         How often the worker was rebuilt.
 
@@ -156,7 +156,7 @@ class GWorker(SharedComponents, Worker):
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
         self.col_worker.stages.begin(self.storage)
         with self._taking_in():
-            self.col_workers.collection.collect()
+            self.col_workers.collector.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.
@@ -180,16 +180,16 @@ class GWorker(SharedComponents, Worker):
             self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def begin_stage(self, learned: VersionedWeights, revival: Revival | None = None) -> GradientReply:
+    def begin_stage(self, learned: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for.
 
         Parameters
         ----------
-        learned, revival
+        learned, resume_point
             As in `advance`.
         """
-        if revival is not None:
-            self.go_on(revival)
+        if resume_point is not None:
+            self.resume(resume_point)
         self._learn_from(learned)
         self._stage = None
         self.collect()
@@ -198,7 +198,7 @@ class GWorker(SharedComponents, Worker):
         return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
 
     def advance(
-        self, learned: VersionedWeights, revival: Revival | None = None, num_batches: int | None = None
+        self, learned: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
     ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
@@ -206,13 +206,13 @@ class GWorker(SharedComponents, Worker):
         ----------
         learned : VersionedWeights
             The weights.
-        revival : Revival, optional
-            Where to go on from first, if the worker takes the place of one that is gone.
+        resume_point : ResumePoint, optional
+            Where to resume from first, if the worker was restarted.
         num_batches : int, optional
             Batches of a stage that has been collected for before, see `begin_stage`.
         """
-        if revival is not None:
-            self.go_on(revival)
+        if resume_point is not None:
+            self.resume(resume_point)
         self._learn_from(learned)
         try:
             row, info = self._next_row(num_batches)
@@ -231,36 +231,36 @@ class GWorker(SharedComponents, Worker):
             len(storage),
             storage.max_size * self.col_worker.envs_train.num_envs,
             storage.num_bytes,
-            self.col_workers.collection.num_env_failures,
-            tuple(self.col_workers.collection.reports()),
+            self.col_workers.collector.num_env_failures,
+            tuple(self.col_workers.collector.reports()),
             self.epoch,
         )
 
     def collection_state(self) -> dict[str, Any]:
-        """What it takes to go on with the collection, and with updates in step with it."""
+        """What it takes to resume the collection, and updates in step with it."""
         return {**self.col_worker.state(), **({} if self._limiter is None else self._limiter.state())}
 
     def load_collection_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `collection_state` gave."""
+        """Resume from what `collection_state` gave."""
         self.col_worker.load_state(state)
         if self._limiter is not None:
             self._limiter.load_state(state)
 
     def progress(self) -> int | None:
         """A number that moves as long as the worker does something; None while its environments are built."""
-        own, collected = super().progress(), self.col_workers.collection.progress()
+        own, collected = super().progress(), self.col_workers.collector.progress()
         return None if own is None or collected is None else own + self._num_computed + collected
 
-    def go_on(self, revival: Revival) -> None:
-        """Go on from where another worker stood, or this one in an earlier life."""
-        apply_state(self.algo, revival.learned, with_chance=False)
-        self.load_collection_state(revival.collection)
+    def resume(self, resume_point: ResumePoint) -> None:
+        """Resume from where this worker stood before it was restarted, or another one."""
+        apply_state(self.algo, resume_point.learned, with_chance=False)
+        self.load_collection_state(resume_point.collection)
         self._stage = None
-        if revival.is_successor and self._journal.exists and self._recover(self._read_journal):
+        if resume_point.is_restart and self._journal.exists and self._recover(self._read_journal):
             return
-        if revival.storage is not None and self._recover(partial(self.load_storage, revival.storage)):
+        if resume_point.storage is not None and self._recover(partial(self.load_storage, resume_point.storage)):
             return
-        if revival.is_successor:
+        if resume_point.is_restart:
             self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
     def save_storage(self, folder: Path) -> None:
@@ -292,10 +292,10 @@ class GWorker(SharedComponents, Worker):
         """Have so many remote workers collect; what those that leave have sent is taken in."""
         num_more = num_workers - self.col_workers.num_workers
         if num_more > 0:
-            self.col_workers.collection.add_workers(num_more)
+            self.col_workers.collector.add_workers(num_more)
         elif num_more < 0:
             with self._taking_in():
-                self.col_workers.collection.remove_workers(-num_more)
+                self.col_workers.collector.remove_workers(-num_more)
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
@@ -308,7 +308,7 @@ class GWorker(SharedComponents, Worker):
         cut_streams(as_buffer(self.storage))
 
     def _recover(self, fill: Callable[[], None]) -> bool:
-        """Fill the storage, and return whether that was possible; if not, it is empty and the run goes on."""
+        """Fill the storage, and return whether that was possible; if not, it is empty and the run continues."""
         try:
             fill()
         except (OSError, SchemaError, StorageError) as error:

@@ -38,7 +38,7 @@ class GWorkerSet(WorkerSet):
     worker_remote_config : mapping, optional
         Ray's resource options of one worker; by default what the cluster has.
     supervision : Supervision, optional
-        When collectors count as hung, and how often workers may be built anew.
+        When collectors count as hung, and how often workers may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     beside : sequence of Demand

@@ -15,7 +15,7 @@ from recollect.scheme.gradients.status import GradientStatus
 
 
 class Gradient(NamedTuple):
-    """GradientSource that are to be applied, None if the algorithm has them already, and what is known of them."""
+    """Gradients that are to be applied, None if the algorithm has them already, and what is known of them."""
 
     values: Values | None
     info: Info
@@ -67,7 +67,7 @@ class GradientSource(SharedComponents, ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, with the weights that the algorithm has by now."""
+        """Resume from `state`, with the weights that the algorithm has by now."""
 
     @abstractmethod
     def save_storage(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class GradientSource(SharedComponents, ABC):
 
 
 class LocalGradientSource(GradientSource):
-    """GradientSource of one worker in this process: they are where the algorithm wants them, nothing is sent.
+    """Gradients of one worker in this process: they are where the algorithm wants them, nothing is sent.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""GradientSource of workers in other processes: what synchronous and asynchronous ones share."""
+"""Gradients of workers in other processes: what synchronous and asynchronous ones share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from recollect.scheme.collection.collectors.states import share_state
 from recollect.scheme.compatibility import check_own_storage
 from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, Revival
+from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient, GradientReport, GradientSource
 from recollect.scheme.gradients.records import GradientRecords
-from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
+from recollect.scheme.gradients.status import GradientStatus, add_incarnations, merge
 from recollect.scheme.gradients.versioned_weights import read_state, read_weights
 from recollect.scheme.gradients.worker_journal import folder_of
 
@@ -31,11 +31,11 @@ _WORKERS: Final = "workers"
 
 
 class RemoteGradientSource(GradientSource):
-    """GradientSource of workers in other processes, each with a storage and a collection of its own.
+    """Gradients of workers in other processes, each with a storage and a collection of its own.
 
-    A worker that dies is built anew and goes on from the present weights and from what it has noted in its journal:
-    every step that is counted here is there again. Without the journal, because its machine is gone too, it goes on
-    from what its storage held when it was last saved.
+    A worker that dies is restarted. It resumes from the present weights and from its journal: every step that is
+    counted here is there again. Without the journal, because its machine is gone too, it resumes from its storage as
+    of the last checkpoint.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class RemoteGradientSource(GradientSource):
         self._indices = tuple(workers.indices)
         self._offending_batch: Batch | None = None
         self._statuses: dict[int, GradientStatus] = {}
-        self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
+        self._incarnations: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
         self._published: tuple[int, object] | None = None
         self._num_learners = workers.num_workers
@@ -94,15 +94,15 @@ class RemoteGradientSource(GradientSource):
         self._forget()
         learned = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
-        # A worker that is lost while it is told goes on from there too.
+        # A worker that is lost while it is told resumes from there too.
         self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
-        self._have_all("go_on", lambda index: (Revival(learned, shares[index]),))
+        self._have_all("resume", lambda index: (ResumePoint(learned, shares[index]),))
         self._ask_statuses()
 
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
-        self._revive()
+        self._resume_lost()
         self._have_all("save_storage", lambda index: (folder_of(folder, index),))
         self._saved_in = folder
         self._ask_statuses()
@@ -157,9 +157,9 @@ class RemoteGradientSource(GradientSource):
         if self._published is None or self._published[0] != self.algo.num_updates:
             version = int(self.algo.num_updates)
             self._published = version, engine.put(read_weights(self.algo, version))
-        revival = self._revival(index) if index in self._lost else None
+        resume_point = self._resume_point(index) if index in self._lost else None
         self._lost.discard(index)
-        return self.workers.call(index, method, self._published[1], revival, *args)
+        return self.workers.call(index, method, self._published[1], resume_point, *args)
 
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""
@@ -192,23 +192,24 @@ class RemoteGradientSource(GradientSource):
         flat = FlatGradients(self.algo.optimiser.parameters)
         return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
 
-    def _revive(self) -> None:
-        """Have the successors of lost workers go on now, before they are asked for a gradient."""
+    def _resume_lost(self) -> None:
+        """Have restarted workers resume now, before they are asked for a gradient."""
         lost, self._lost = sorted(self._lost), set()
-        self.workers.wait_all([self.workers.call(index, "go_on", self._revival(index)) for index in lost])
+        self.workers.wait_all([self.workers.call(index, "resume", self._resume_point(index)) for index in lost])
 
-    def _revival(self, index: int) -> Revival:
-        """Where the successor of a worker goes on from."""
+    def _resume_point(self, index: int) -> ResumePoint:
+        """Where a restarted worker resumes from."""
         saved = None if self._saved_in is None else folder_of(self._saved_in, index)
-        return Revival(read_state(self.algo), self.status_of(index).collection, saved, is_successor=True)
+        return ResumePoint(read_state(self.algo), self.status_of(index).collection, saved, is_restart=True)
 
     def _know(self, index: int, status: GradientStatus) -> None:
-        lives = self._lives[index]
-        lives[status.epoch] = status
-        self._statuses[index] = add_lives(status, [life for epoch, life in lives.items() if epoch != status.epoch])
+        known = self._incarnations[index]
+        known[status.epoch] = status
+        earlier = [each for epoch, each in known.items() if epoch != status.epoch]
+        self._statuses[index] = add_incarnations(status, earlier)
 
     def _ask_statuses(self) -> None:
-        """Hear from all workers but those that have not yet gone on from where their predecessors stood."""
+        """Hear from all workers but those that were restarted and have not resumed yet."""
         calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
         for answer in self.workers.wait_all(calls):
             if answer.error is None:
@@ -224,7 +225,7 @@ class RemoteGradientSource(GradientSource):
         self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
 
     def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
-        """Have every worker do something that is there, and wait; one that dies of it goes on without."""
+        """Have every worker that is there do something, and wait; one that dies of it does without."""
         present = [index for index in self.workers.indices if index not in self._lost]
         self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
 

@@ -42,7 +42,7 @@ def read_weights(algo: Algorithm, version: int) -> VersionedWeights:
 
 
 def apply_weights(algo: Algorithm, learned: VersionedWeights) -> None:
-    """Let an algorithm and its actor go on from what another one has learned."""
+    """Let an algorithm and its actor adopt what another one has learned."""
     algo.set_weights(unpack_weights(learned.actor))
     algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))
     algo.num_updates = learned.version
@@ -56,7 +56,7 @@ def read_state(algo: Algorithm) -> dict[str, Any]:
 
 
 def apply_state(algo: Algorithm, state: Mapping[str, Any], *, with_chance: bool) -> None:
-    """Go on from what `read_state` gave.
+    """Resume from what `read_state` gave.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`WorkerJournal`: what a gradient worker notes of its storage, for its successor if it is killed."""
+"""`WorkerJournal`: what a gradient worker notes of its storage, from which it resumes if it is killed."""
 
 import logging
 import shutil
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class WorkerJournal:
-    """The journal of one worker; it begins anew with every storage that the worker is given.
+    """The journal of one worker; it is begun again with every storage that the worker is given.
 
     Parameters
     ----------

@@ -31,9 +31,9 @@ _MOST_FAILURES: Final = 3
 class PeerGradientSource(RemoteGradientSource):
     """Gradient workers that average gradients among themselves and apply them.
 
-    When one of them is lost, the others give up the stage, and all meet again with its successor, which goes
-    on from what the others have learned. When they fail to come together though none is lost, again and again, the run
-    ends with what they say of it.
+    When one of them is lost, the others give up the stage, and all meet again with the restarted one, which resumes
+    from what the others have learned. When they repeatedly fail to come together though none is lost, the run ends
+    with their reason.
     """
 
     def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
@@ -93,10 +93,10 @@ class PeerGradientSource(RemoteGradientSource):
     def _meet(self) -> None:
         """Bring all workers together, with what the one that is furthest has learned."""
         state = self._newest_state()
-        successors = {index: self._revival(index) for index in self._lost}
+        restarted = {index: self._resume_point(index) for index in self._lost}
         calls = [
-            self.workers.call(index, "go_on", replace(successors[index], learned=state))
-            if index in successors
+            self.workers.call(index, "resume", replace(restarted[index], learned=state))
+            if index in restarted
             else self.workers.call(index, "adopt", state)
             for index in self.workers.indices
         ]

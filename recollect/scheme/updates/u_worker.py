@@ -54,7 +54,7 @@ class UWorker(Worker):
         return {"num_updates": self.num_updates, "algorithm": self.gradients.algo.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.num_updates = int(state["num_updates"])
         self.gradients.algo.load_state(state["algorithm"])
         self.recent_updates.clear()

@@ -58,7 +58,7 @@ def collect_until(workers: CWorkerSet, is_enough: Callable[[], bool]) -> None:
     """Collect until it is enough, which takes longer if a worker begins later than the others."""
     deadline = time.monotonic() + 300
     while not is_enough():
-        workers.collection.collect()
+        workers.collector.collect()
         assert time.monotonic() < deadline
 
 
@@ -82,7 +82,7 @@ def test_one_synchronous_worker_gives_the_same_batches_as_none(
             worker = workers.local_worker()
             if worker.algo.is_on_policy:
                 worker.storage.reset()
-            workers.collection.collect()
+            workers.collector.collect()
             batches.append(learn(worker))
         assert len(batches[0]) == len(batches[1])
         for left, right in zip(*batches, strict=True):
@@ -100,7 +100,7 @@ def test_the_store_is_the_union_of_what_workers_saw(make: Make, mode: str) -> No
     workers = make(2, "ddqn", "nstep", env=TellTaleEnv, mode=mode, size=100_000, numbers={"start_steps": 10**6})
     collect_until(workers, lambda: len(sources(workers)) == 2)
     for _ in range(5):
-        workers.collection.collect()
+        workers.collector.collect()
     num_steps, pids = 0, set()
     for index in (0, 1):
         found = stored(workers, (0, index, 0))
@@ -151,7 +151,7 @@ import my_envs
 address, folder = sys.argv[1:]
 assert engine.connect(address, {"py_modules": [folder]})
 workers = make_set(1, env=my_envs.MyEnv)
-assert workers.collection.collect() == 20
+assert workers.collector.collect() == 20
 workers.stop()
 engine.disconnect()
 """
@@ -194,13 +194,13 @@ def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Pa
         col_fraction_samples=0.1,
         fraction_workers=0.6,
     )
-    workers.collection.collect()
+    workers.collector.collect()
     slow_pid = int(stored(workers, (0, 1, 0))[keys.OBS][0, 0, 0])
     workers.local_worker().storage.reset()
     handle = workers.handle(1)
     before = ray.get(handle.progress.options(concurrency_group="control").remote())
     (tmp_path / "slow").write_text(str(slow_pid))
-    num_new = workers.collection.collect()
+    num_new = workers.collector.collect()
     after = ray.get(handle.progress.options(concurrency_group="control").remote())
     lengths = [len(stored(workers, (0, index, 0))[keys.REWARD]) for index in range(3)]
     assert lengths[1] == after - before < 40
@@ -213,9 +213,9 @@ def test_a_straggler_is_stopped_and_what_it_has_is_kept(make: Make, tmp_path: Pa
 
 def test_a_parameter_is_changed_in_all_workers(make: Make) -> None:
     workers = make(2)
-    workers.collection.collect()
+    workers.collector.collect()
     workers.broadcast(SetAlgorithmParameter("update_every", 4))
-    assert workers.collection.collect() == 4 * 2 * 2
+    assert workers.collector.collect() == 4 * 2 * 2
     workers.broadcast(SetStorageParameter("max_size", 50))
     assert workers.local_worker().storage.max_size == 50
     with pytest.raises(ConfigError):
@@ -241,24 +241,24 @@ def _num_beginnings(workers: CWorkerSet, index: int) -> int:
 
 def test_an_algorithm_and_an_actor_are_replaced(make: Make) -> None:
     workers, other = make(1), make(0, numbers={"update_every": 3}, actor_options={"hidden_sizes": (5,)})
-    workers.collection.collect()
+    workers.collector.collect()
     parameters = other.worker_params
     workers.broadcast(ReplaceComponent("algo", parameters["algo_factory"]))
-    assert workers.collection.collect() == 6
+    assert workers.collector.collect() == 6
     workers.broadcast(ReplaceComponent("actor", parameters["actor_factory"]))
-    assert workers.collection.collect() == 6
+    assert workers.collector.collect() == 6
     assert workers.num_restarts == 0
 
 
 def test_workers_join_and_leave(make: Make) -> None:
     workers = make(1, "ddqn", "replay", env=TellTaleEnv)
-    assert workers.collection.collect() == 20
-    workers.collection.add_workers(1)
+    assert workers.collector.collect() == 20
+    workers.collector.add_workers(1)
     assert workers.num_workers == 2
-    assert workers.collection.collect() == 40
-    assert len(workers.collection.reports()) == 2
-    workers.collection.remove_workers(1)
-    assert workers.collection.collect() == 20
+    assert workers.collector.collect() == 40
+    assert len(workers.collector.reports()) == 2
+    workers.collector.remove_workers(1)
+    assert workers.collector.collect() == 20
     assert sources(workers) == [(0, 0, 0)]
     assert len(workers.local_worker().storage) == workers.local_worker().num_steps == 80
 
@@ -286,7 +286,7 @@ def test_workers_wait_for_a_node_that_has_what_they_ask_for(make: Make, ray_clus
     handler = Join()
     logging.getLogger(worker_set.__name__).addHandler(handler)
     try:
-        assert workers.collection.collect() == 40
+        assert workers.collector.collect() == 40
     finally:
         logging.getLogger(worker_set.__name__).removeHandler(handler)
     assert workers.num_restarts == 0

@@ -84,30 +84,30 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(make: Make, mode: s
         2, mode=mode, size=200_000, env_kwargs={"step_s": 0.0005}, supervision=Supervision(max_restarts=2 * NUM_KILLS)
     )
     chance = random.Random(1)
-    workers.collection.collect()
+    workers.collector.collect()
     num_received = workers.local_worker().num_steps
     for _ in range(NUM_KILLS if mode == "async" else 2):
         victim = chance.choice(workers.indices)
         os.kill(pid_of(workers, victim), signal.SIGKILL)
         num_restarts = workers.num_restarts
         while workers.num_restarts == num_restarts:
-            num_received += workers.collection.collect()
+            num_received += workers.collector.collect()
             assert workers.local_worker().num_steps == num_received
     while {source[1] for source in workers.local_worker().storage.sources} != {0, 1}:
-        workers.collection.collect()
+        workers.collector.collect()
     check_streams(workers)
     assert workers.num_restarts >= (NUM_KILLS if mode == "async" else 2)
-    assert sum(report.restarts for report in workers.collection.reports()) == workers.num_restarts
+    assert sum(report.restarts for report in workers.collector.reports()) == workers.num_restarts
     # Successors take the lanes of those that died: the store is not divided any further.
     assert workers.local_worker().storage.num_lanes == 4
 
 
 def test_an_env_that_raises_ends_the_run_in_its_own_words(make: Make, tmp_path: Path) -> None:
     workers = make(1, env_kwargs={"folder": str(tmp_path)}, supervision=Supervision(max_restarts=1))
-    workers.collection.collect()
+    workers.collector.collect()
     (tmp_path / "raise").touch()
     with pytest.raises(WorkerError, match="the file told me to raise") as raised:
-        workers.collection.collect()
+        workers.collector.collect()
     assert "at most 1 are allowed" in str(raised.value)
     # The lines of the worker's traceback.
     assert "in collect_piece" in str(raised.value)
@@ -117,12 +117,12 @@ def test_an_env_that_raises_ends_the_run_in_its_own_words(make: Make, tmp_path: 
 def test_a_worker_that_hangs_is_replaced(make: Make, tmp_path: Path) -> None:
     kwargs = {"folder": str(tmp_path), "step_s": 0.001}
     workers = make(2, mode="async", size=200_000, env_kwargs=kwargs, supervision=Supervision(timeout_s=10))
-    workers.collection.collect()
+    workers.collector.collect()
     hung = pid_of(workers, 1)
     (tmp_path / "hang").write_text(str(hung))
     deadline = time.monotonic() + DEADLINE_S
     while 1 not in workers.restarts:
-        workers.collection.collect()
+        workers.collector.collect()
         assert time.monotonic() < deadline
     assert pid_of(workers, 1) != hung
     assert not psutil.pid_exists(hung) or psutil.Process(hung).status() == psutil.STATUS_ZOMBIE
@@ -131,7 +131,7 @@ def test_a_worker_that_hangs_is_replaced(make: Make, tmp_path: Path) -> None:
 
 def test_stopping_leaves_no_process(make: Make) -> None:
     workers = make(2)
-    workers.collection.collect()
+    workers.collector.collect()
     pids = [pid_of(workers, index) for index in (0, 1)]
     workers.stop()
     deadline = time.monotonic() + DEADLINE_S
@@ -143,12 +143,12 @@ def test_stopping_leaves_no_process(make: Make) -> None:
 def test_workers_of_a_lost_node_are_built_on_another(make: Make, ray_cluster: Any) -> None:
     lost = ray_cluster.add_node(num_cpus=4, object_store_memory=100 * 1024**2)
     workers = make(2, placement="SPREAD", size=200_000)
-    workers.collection.collect()
+    workers.collector.collect()
     head, second = ray.get_runtime_context().get_node_id(), lost.node_id
     assert {node_of(workers, index) for index in (0, 1)} == {head, second}
     ray_cluster.remove_node(lost, allow_graceful=False)
     for _ in range(3):
-        assert workers.collection.collect() == 40
+        assert workers.collector.collect() == 40
     # More than once if Ray has placed a successor on the same node before it knew of its end.
     assert workers.num_restarts >= 1
     assert {node_of(workers, index) for index in (0, 1)} == {head}

@@ -172,7 +172,7 @@ def test_too_many_restarts_end_a_run_that_can_be_gone_on_with(
         patch.setattr(CWorker, "collect_piece", fail)
         with pytest.raises(WorkerError, match=r"failed after 2 restarts.*\nthe env broke\nWhat was learned") as raised:
             learner.step()
-    assert str(raised.value).startswith("GWorker 0 cannot go on: " if num_grad_workers else "CWorker 0 failed")
+    assert str(raised.value).startswith("GWorker 0 cannot continue: " if num_grad_workers else "CWorker 0 failed")
     assert len(collectors(fake)) == 3
     learner.stop()
     resumed = Learner(make_scheme("ddqn", "per", workers=workers), 10_000, tmp_path, resume=True)

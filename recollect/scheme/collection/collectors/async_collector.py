@@ -6,7 +6,7 @@ from typing import Final
 
 from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.collection.collectors.inbox import Life
+from recollect.scheme.collection.collectors.inbox import Incarnation
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
@@ -84,10 +84,10 @@ class AsyncCollector(RemoteCollector):
         self._waiting = kept
         self._forget_departed()
 
-    def _is_expected(self, life: Life) -> bool:
+    def _is_expected(self, incarnation: Incarnation) -> bool:
         """What a worker has sent before its end may be on its way still."""
-        return any((*new.source, new.epoch) == life for new in self._waiting) or any(
-            self._life(call.worker, call.epoch) == life for call in self._pending
+        return any((*new.source, new.epoch) == incarnation for new in self._waiting) or any(
+            self._incarnation(call.worker, call.epoch) == incarnation for call in self._pending
         )
 
     def _let_go(self, index: int) -> None:

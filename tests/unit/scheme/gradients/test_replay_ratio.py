@@ -9,7 +9,7 @@ import torch
 from recollect.scheme.base.commands import SetAlgorithmParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import GWorker, Revival
+from recollect.scheme.gradients.g_worker import GWorker, ResumePoint
 from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.gradients.versioned_weights import read_state
 from recollect.scheme.updates.all_reduce import PeerWorker
@@ -91,7 +91,7 @@ def test_a_successor_goes_on_with_what_was_due() -> None:
     collection = gradients.status_of(0).collection
     assert collection["replay_credit"] == pytest.approx(0.4)
     worker = make_worker(0, 1, replay_ratio=0.3)
-    worker.go_on(Revival(read_state(gradients.algo), collection, is_successor=True))
+    worker.resume(ResumePoint(read_state(gradients.algo), collection, is_restart=True))
     worker.collect()
     assert len(list(worker.compute_gradients())) == 2, "0.4 and 2.4 make 2.8"
 

@@ -29,7 +29,7 @@ class Peer:
     def status(self) -> GradientStatus:
         return self._status
 
-    def go_on(self, revival: Any) -> None: ...
+    def resume(self, resume_point: Any) -> None: ...
 
     def learner_state(self) -> dict[str, Any]:
         return {}
