@@ -56,6 +56,14 @@ def node_of(workers: CWorkerSet, index: int) -> str:
     return node
 
 
+def wait_for_end(pids: list[int]) -> None:
+    """Wait until processes have ended, which takes a moment after they were told to."""
+    deadline = time.monotonic() + DEADLINE_S
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def check_streams(workers: CWorkerSet) -> None:
     """Every stored step of every process follows on the one before it, and none is there twice."""
     storage = workers.local_worker().storage
@@ -125,7 +133,7 @@ def test_a_worker_that_hangs_is_replaced(make: Make, tmp_path: Path) -> None:
         workers.collector.collect()
         assert time.monotonic() < deadline
     assert pid_of(workers, 1) != hung
-    assert not psutil.pid_exists(hung) or psutil.Process(hung).status() == psutil.STATUS_ZOMBIE
+    wait_for_end([hung])
     check_streams(workers)
 
 
@@ -134,10 +142,7 @@ def test_stopping_leaves_no_process(make: Make) -> None:
     workers.collector.collect()
     pids = [pid_of(workers, index) for index in (0, 1)]
     workers.stop()
-    deadline = time.monotonic() + DEADLINE_S
-    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for_end(pids)
 
 
 def test_workers_of_a_lost_node_are_built_on_another(make: Make, ray_cluster: Any) -> None:
