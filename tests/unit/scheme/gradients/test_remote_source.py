@@ -115,11 +115,11 @@ def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path
     assert lost.col_worker.num_steps == 16 + 8
 
 
-def begin_anew(worker: GWorker, number: int = 0) -> None:
-    """Make a worker what its successor is when it is built."""
+def restart(worker: GWorker) -> None:
+    """Make a worker what it is when it has been restarted."""
     worker.storage.reset()
     worker.col_worker.counts.num_steps = 0
-    worker.begin_journal(number)
+    worker.begin_journal(0)
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -135,7 +135,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     update.step()
     lost = gradients.workers.workers[1]
     stored = lost.storage.get_all_buffer_data()
-    begin_anew(lost)
+    restart(lost)
     update.step()
     assert len(lost.storage) == lost.col_worker.num_steps == 16 + 8
     assert lost.col_worker.counts.num_steps_lost == 0
@@ -154,7 +154,9 @@ def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> Non
     update.step()
     gradients.broadcast(ReplaceComponent("storage", make_storage))
     lost = gradients.workers.workers[1]
-    begin_anew(lost, 1)
+    restart(lost)
+    for command in gradients.workers.commands:
+        lost.execute(command)
     update.step()
     assert len(lost.storage) == 8
     assert lost.col_worker.counts.num_steps_lost == 16
