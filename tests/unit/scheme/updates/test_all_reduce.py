@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from recollect.config import build, resolve
 from recollect.errors import NotFiniteError
+from recollect.scheme.gradients.normaliser_sums import take_sums
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peer_group import PeerLostError
 from tests.schemes import make_scheme
@@ -74,6 +76,17 @@ def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
     assert len(report.infos) == 2, "its own gradients"
     assert report.version == peer.algo.num_updates == 4
     assert peer.col_worker.actor_version == 4
+
+
+def test_normalisers_of_all_peers_see_what_any_of_them_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
+    scheme: Any = build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options))
+    peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
+    join(peer, Peers(share=1.0), monkeypatch)
+    for stage in (1, 2):
+        peer.run_stage()
+        (sums,) = take_sums(peer.algo.actor).values()
+        assert sums[0].tolist() == [2 * 2 * 8 * stage] * 3, "steps of this peer and of its twin"
 
 
 def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
