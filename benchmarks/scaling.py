@@ -93,7 +93,7 @@ def measure_rates(mode: str, most: int, update_every: int, seconds: float) -> tu
         rates[workers.num_workers], overheads[workers.num_workers] = rate_of(workers, seconds)
         if workers.num_workers == 1:
             break
-        workers.collection.remove_workers(workers.num_workers // 2)
+        workers.collector.remove_workers(workers.num_workers // 2)
     workers.stop()
     return dict(sorted(rates.items())), dict(sorted(overheads.items()))
 
@@ -101,12 +101,12 @@ def measure_rates(mode: str, most: int, update_every: int, seconds: float) -> tu
 def rate_of(workers: CWorkerSet, seconds: float) -> tuple[float, float]:
     """Steps per second over some stages, and the learner's own time for each step, in µs."""
     learner = workers.local_worker()
-    workers.collection.collect()
-    while min(report.num_steps for report in workers.collection.reports()) == 0:  # some are still being built
-        workers.collection.collect()
+    workers.collector.collect()
+    while min(report.num_steps for report in workers.collector.reports()) == 0:  # some are still being built
+        workers.collector.collect()
     begin, begin_cpu, num_before = time.perf_counter(), time.process_time(), learner.num_steps
     while time.perf_counter() - begin < seconds:
-        workers.collection.collect()
+        workers.collector.collect()
     num_steps = learner.num_steps - num_before
     elapsed_s, cpu_s = time.perf_counter() - begin, time.process_time() - begin_cpu
     return num_steps / elapsed_s, 1e6 * cpu_s / num_steps

@@ -11,7 +11,7 @@ from recollect.scheme.base.resources import DEFAULT, PLACEMENTS
 from recollect.scheme.base.supervision import Supervision
 
 
-def _resources(name: str, value: Any) -> dict[str, Any] | None:
+def _resources(name: str, value: object) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -84,12 +84,12 @@ class SchemeConfig(Options):
     )
     worker_timeout_s: float = option(
         Supervision.timeout_s,
-        "Seconds without a step after which a worker counts as hung and is built anew",
+        "Seconds without a step after which a worker counts as hung and is restarted",
         number(0.0, above_low=True),
     )
     max_restarts: int = option(
         Supervision.max_restarts,
-        "Workers that may be built anew within restart_window_s before the run ends",
+        "Restarts of workers allowed within restart_window_s before the run ends",
         count_or_zero,
     )
     restart_window_s: float = option(
@@ -112,7 +112,7 @@ class SchemeConfig(Options):
 
     @property
     def supervision(self) -> Supervision:
-        """When workers count as hung, and how often they may be built anew."""
+        """When workers count as hung, and how often they may be restarted."""
         return Supervision(
             timeout_s=self.worker_timeout_s, max_restarts=self.max_restarts, window_s=self.restart_window_s
         )

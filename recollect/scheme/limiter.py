@@ -58,5 +58,5 @@ class ReplayRatio:
         return {_CREDIT: self._credit + self._num_steps * self.updates_per_step - self._num_updates}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, or from nothing if it was saved without a ratio."""
+        """Resume from `state`, or from nothing if it was saved without a ratio."""
         self._credit, self._num_steps, self._num_updates = float(state.get(_CREDIT, 0.0)), 0, 0

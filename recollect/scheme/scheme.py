@@ -1,22 +1,29 @@
 """`Scheme`: builds the workers that train an agent together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from recollect import keys
+from recollect.roles import ActorFactory, AlgorithmFactory, ComponentFactory, Device, EnvsFactory, StorageFactory
 from recollect.scheme.base import engine
-from recollect.scheme.base.resources import Demand, check_room
+from recollect.scheme.base.commands import (
+    ReplaceComponent,
+    SetAlgorithmParameter,
+    SetNumCollectors,
+    SetStorageParameter,
+)
+from recollect.scheme.base.resources import Demand
 from recollect.scheme.base.shared import SharedComponents
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.collector import check_addition, check_removal
+from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import GradientSource, LocalGradientSource
 from recollect.scheme.gradients.status import GradientStatus
@@ -24,8 +31,6 @@ from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peers import PeerGradientSource, PeerUWorker
 from recollect.scheme.updates.u_worker import UWorker
-
-Factory = Callable[..., Any]
 
 
 class Scheme(SharedComponents):
@@ -80,18 +85,20 @@ class Scheme(SharedComponents):
 
     def __init__(
         self,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        train_envs_factory: Factory,
-        test_envs_factory: Factory | None = None,
-        device: torch.device | str | None = None,
-        **options: Any,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        train_envs_factory: EnvsFactory,
+        test_envs_factory: EnvsFactory | None = None,
+        device: Device | None = None,
+        **options: object,
     ) -> None:
         self.config = SchemeConfig.of("a scheme", options)
         check_compatibility(self.config, algo_factory, storage_factory)
         parts = (algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory)
-        learner = _learner(*parts, device) if self.config.num_grad_workers else None
+        factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        # Has the actor and the algorithm that gradients from elsewhere are applied to.
+        learner = AgentWorker(0, 0, factories, device=device) if self.config.num_grad_workers else None
         col_workers = _col_workers_factory(self.config, *parts)
         self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
         try:
@@ -135,7 +142,7 @@ class Scheme(SharedComponents):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, with new episodes; the actor must have its weights by now."""
+        """Resume from `state`, with new episodes; the actor must have its weights by now."""
         self.update_worker.load_state(state["updates"])
         self.gradients.load_state(state["collection"])
         self.actor.generator.set_state(state["generator"])
@@ -152,43 +159,36 @@ class Scheme(SharedComponents):
         """Read what is stored from a folder; where there is nothing, learning waits for `start_steps` new steps."""
         self.gradients.load_storage(folder)
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm on all workers; returns when all have."""
-        self.gradients.update_algorithm_parameter(parameter_name, new_parameter_value)
+        self.update_worker.execute(SetAlgorithmParameter(parameter_name, new_parameter_value))
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
+    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the storage on all workers; returns when all have."""
-        self.gradients.update_storage_parameter(parameter_name, new_parameter_value)
+        self.update_worker.execute(SetStorageParameter(parameter_name, new_parameter_value))
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+    def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         """Replace a component on all workers, see `CWorker.replace_agent_component`; returns when all have."""
-        self.gradients.replace_agent_component(component_name, new_component_factory)
+        self.update_worker.execute(ReplaceComponent(component_name, new_component_factory))
 
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
         check_addition(num_workers, self.num_col_workers)
-        self._check_room(self.num_col_workers + num_workers)
-        self.gradients.add_col_workers(num_workers)
-        self.num_col_workers += num_workers
+        self._set_num_col_workers(self.num_col_workers + num_workers)
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
         """Let so many fewer remote workers collect for each gradient worker; one must stay."""
         check_removal(num_workers, self.num_col_workers)
-        self.gradients.remove_col_workers(num_workers)
-        self.num_col_workers -= num_workers
+        self._set_num_col_workers(self.num_col_workers - num_workers)
 
     def stop(self) -> None:
         """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""
         self.update_worker.stop()
         self._leave()
 
-    def _check_room(self, num_col_workers: int) -> None:
-        """Refuse more collecting workers than the cluster holds; gradient workers would fail in trying."""
-        config, num_parents = self.config, self.config.num_grad_workers
-        grad = Demand("GWorker", num_parents, config.grad_resources)
-        check_room(
-            (grad, Demand("CWorker", max(1, num_parents) * num_col_workers, config.col_resources)), engine.nodes()
-        )
+    def _set_num_col_workers(self, num_workers: int) -> None:
+        self.update_worker.execute(SetNumCollectors(num_workers))
+        self.num_col_workers = num_workers
 
     def _leave(self) -> None:
         if self._has_joined:
@@ -196,36 +196,14 @@ class Scheme(SharedComponents):
             engine.disconnect()
 
 
-def _learner(
-    algo_factory: Factory,
-    actor_factory: Factory,
-    storage_factory: Factory,
-    test_envs_factory: Factory | None,
-    train_envs_factory: Factory,
-    device: torch.device | str | None,
-) -> CWorker:
-    """The worker that has the actor and the algorithm that gradients from elsewhere are applied to."""
-    return CWorker(
-        0,
-        0,
-        algo_factory,
-        actor_factory,
-        storage_factory,
-        train_envs_factory=train_envs_factory,
-        test_envs_factory=test_envs_factory,
-        device=device,
-        collects=False,
-    )
-
-
 def _col_workers_factory(
     config: SchemeConfig,
-    algo_factory: Factory,
-    actor_factory: Factory,
-    storage_factory: Factory,
-    test_envs_factory: Factory | None,
-    train_envs_factory: Factory,
-) -> Factory:
+    algo_factory: AlgorithmFactory,
+    actor_factory: ActorFactory,
+    storage_factory: StorageFactory,
+    test_envs_factory: EnvsFactory | None,
+    train_envs_factory: EnvsFactory,
+) -> CWorkersFactory:
     return CWorkerSet.create_factory(
         config.num_col_workers,
         algo_factory,
@@ -247,7 +225,7 @@ def _col_workers_factory(
 
 
 def _remote_gradients(
-    config: SchemeConfig, learner: CWorker, col_workers_factory: Factory, device: torch.device | str | None
+    config: SchemeConfig, learner: AgentWorker, col_workers_factory: CWorkersFactory, device: Device | None
 ) -> GradientSource:
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.
@@ -264,7 +242,7 @@ def _remote_gradients(
         worker_remote_config=config.grad_resources,
         supervision=config.supervision,
         placement=config.placement,
-        beside=(Demand("CWorker", config.num_grad_workers * config.num_col_workers, config.col_resources),),
+        beside=(Demand(config.num_grad_workers * config.num_col_workers, config.col_resources),),
     )
     if is_decentralised:
         return PeerGradientSource(learner, workers)

@@ -1,15 +1,17 @@
 """Weights on their way to workers: versions, each put into the object store once."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
+from recollect.roles import Actor
 from recollect.scheme.base import engine
 
 
-def pack_weights(module: Any) -> dict[str, np.ndarray]:
+def pack_weights(module: Actor | nn.Module) -> dict[str, np.ndarray]:
     """Weights and buffers of a module, copied into arrays, which readers of an object store share."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 
@@ -23,7 +25,7 @@ class Version(NamedTuple):
     """Weights in the object store, and their number."""
 
     number: int
-    reference: Any
+    reference: object
 
 
 class PublishedWeights:
@@ -38,7 +40,7 @@ class PublishedWeights:
         """Number of the newest version; 0 before the first."""
         return 0 if self._newest is None else self._newest.number
 
-    def publish(self, actor: Any, num_changes: int) -> Version:
+    def publish(self, actor: Actor, num_changes: int) -> Version:
         """Return the newest version, a new one if the weights have changed since.
 
         Parameters

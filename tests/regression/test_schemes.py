@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from recollect.agent.storages import ReplayBuffer
+from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.codec import compress
 from tests.parts import CountingAlgo, ScriptedEnvs
@@ -35,29 +36,29 @@ def test_preemption_fires(fake: FakeEngine) -> None:
     # A break left only the inner loop, so nobody was ever stopped.
     workers = make_set(3, fraction_samples=0.3, fraction_workers=0.6)
     fake.handles[0].is_slow = True
-    assert workers.collection.collect() == 10 + 10 + 3
+    assert workers.collector.collect() == 10 + 10 + 3
 
 
 def test_the_share_of_workers_counts(fake: FakeEngine) -> None:
     # It was a parameter that nobody read.
     workers = make_set(3, fraction_samples=0.3, fraction_workers=1.0)
     fake.handles[0].is_slow = True
-    assert workers.collection.collect() == 30
+    assert workers.collector.collect() == 30
 
 
 def test_synchronous_collection_takes_what_every_worker_brings(fake: FakeEngine) -> None:
     # It queued as many rollouts as there were workers, took one, and stood still.
     workers = make_set(4)
     for stage in range(1, 4):
-        workers.collection.collect()
+        workers.collector.collect()
         assert len(workers.local_worker().storage) == stage * 4 * 10
 
 
 def test_replacing_a_component_has_an_effect(fake: FakeEngine) -> None:
     # It was silently ignored.
     workers = make_set(1)
-    workers.replace_agent_component("algo", lambda device, actor, envs: CountingAlgo(actor, envs, update_every=3))
-    assert workers.collection.collect() == 3
+    workers.broadcast(ReplaceComponent("algo", lambda device, actor, envs: CountingAlgo(actor, envs, update_every=3)))
+    assert workers.collector.collect() == 3
 
 
 def test_resources_are_not_shared(fake: FakeEngine) -> None:
@@ -69,7 +70,7 @@ def test_resources_are_not_shared(fake: FakeEngine) -> None:
 
 def test_collectors_hold_no_store_of_full_size(fake: FakeEngine) -> None:
     # Each allocated what the learner needs.
-    make_set(1).collection.collect()
+    make_set(1).collector.collect()
     assert len(fake.handles[0].worker.storage) == fake.handles[0].worker.storage.num_bytes == 0
 
 

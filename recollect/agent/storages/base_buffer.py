@@ -199,6 +199,16 @@ class BaseBuffer(Storage):
         """
         return Outbox(self._store.make_outbox_store(num_steps + 1), before)
 
+    @property
+    def sources(self) -> list[Hashable]:
+        """Who has stored something and has not left."""
+        return self._store.sources
+
+    @property
+    def num_lanes(self) -> int:
+        """Streams of steps that the storage is divided into: those of each source, and those left by others."""
+        return self._store.ring.num_lanes
+
     def release_source(self, source: Hashable) -> None:
         """Say that a source has left; the next one that joins takes its lanes."""
         with self._store.lock:

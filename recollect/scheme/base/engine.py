@@ -8,15 +8,27 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from recollect.errors import ConfigError
-from recollect.scheme.base.labels import labels_as_resources
 
 _LOG = logging.getLogger(__name__)
 
 CONTROL_GROUP: Final = "control"
 """Concurrency group of calls that reach a worker while it is busy."""
+
+
+class RemoteMethod(Protocol):
+    """A method of a remote worker, as Ray gives it."""
+
+    def remote(self, *args: object) -> object: ...
+    def options(self, *, concurrency_group: str) -> "RemoteMethod": ...
+
+
+class RemoteHandle(Protocol):
+    """A remote worker, as Ray gives it."""
+
+    def __getattr__(self, name: str) -> RemoteMethod: ...
 
 
 class Outcome(NamedTuple):
@@ -86,12 +98,12 @@ def disconnect() -> None:
     require_ray().shutdown()
 
 
-def put(value: Any) -> Any:
+def put(value: object) -> Any:
     """Put a value into the object store once, to be read by many; returns its reference."""
     return require_ray().put(value)
 
 
-def fetch(value: Any) -> Any:
+def fetch(value: object) -> Any:
     """Get what a reference stands for; what is no reference is returned as it is."""
     ray = sys.modules.get("ray")
     if ray is None or not isinstance(value, ray.ObjectRef):
@@ -99,7 +111,7 @@ def fetch(value: Any) -> Any:
     return ray.get(value)
 
 
-def ready(references: Sequence[Any], timeout_s: float) -> list[Any]:
+def ready(references: Sequence[object], timeout_s: float) -> list[object]:
     """Wait until at least one of the references has come to its end, or `timeout_s` have passed."""
     ray = require_ray()
     found, rest = ray.wait(list(references), num_returns=1, timeout=timeout_s)
@@ -108,13 +120,13 @@ def ready(references: Sequence[Any], timeout_s: float) -> list[Any]:
     return list(found)
 
 
-def all_ready(references: Sequence[Any], timeout_s: float) -> None:
+def all_ready(references: Sequence[object], timeout_s: float) -> None:
     """Wait until all of the references have come to their ends, or `timeout_s` have passed."""
     if references:
         require_ray().wait(list(references), num_returns=len(references), timeout=timeout_s)
 
 
-def outcome(reference: Any) -> Outcome:
+def outcome(reference: object) -> Outcome:
     """Get what a call brought: its value, or the error that ended it."""
     ray = require_ray()
     try:
@@ -156,7 +168,7 @@ def cause_of(error: BaseException) -> BaseException:
     return error if cause is None else cause
 
 
-def kill(handle: Any) -> None:
+def kill(handle: RemoteHandle) -> None:
     """End a remote worker's process at once."""
     ray = require_ray()
     with suppress(ray.exceptions.RayError):
@@ -164,17 +176,18 @@ def kill(handle: Any) -> None:
 
 
 def nodes() -> list[dict[str, float]]:
-    """Resources of each node that is alive, by name, its labels among them."""
-    return [
-        {**node["Resources"], **labels_as_resources(node.get("Labels", {}))}
-        for node in require_ray().nodes()
-        if node["Alive"]
-    ]
+    """Resources of each node that is alive, by name."""
+    return [dict(node["Resources"]) for node in require_ray().nodes() if node["Alive"]]
 
 
 def free_resources() -> dict[str, float]:
     """Resources of the whole cluster that nobody holds now, by name."""
     return dict(require_ray().available_resources())
+
+
+def node_id() -> str:
+    """Ray's name of the node that this process is on."""
+    return str(require_ray().get_runtime_context().get_node_id())
 
 
 def node_address() -> str:

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
-from recollect.scheme.base.resources import Demand
-from recollect.scheme.base.supervision import FinalWorkerError, Pulse, RestartLog, Supervision
+from recollect.scheme.base.commands import Command
+from recollect.scheme.base.resources import Demand, Resources
+from recollect.scheme.base.supervision import FinalWorkerError, Heartbeat, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
 
 _LOG = logging.getLogger(__name__)
@@ -18,49 +19,62 @@ _MOST_REFUSALS: Final = 2
 # Names of constructor parameters that differ from worker to worker.
 _INDEX: Final = "index_worker"
 _EPOCH: Final = "epoch"
+_EXECUTE: Final = "execute"
 
 
 class Call(NamedTuple):
-    """A call that a worker was given: the reference of its result, and which worker in which life."""
+    """A call that a worker was given: the reference of its result, and which incarnation of which worker."""
 
-    reference: Any
+    reference: object
     worker: int
     epoch: int
 
 
 class Answer(NamedTuple):
-    """How a call ended. After an error the worker has already been replaced by its next life."""
+    """How a call ended. After an error the worker has already been restarted."""
 
     call: Call
     value: Any = None
     error: Exception | None = None
 
 
+class WorkerProcess(NamedTuple):
+    """Where a worker runs, for those who watch the run; `pid` and `node` are None while nothing is heard of it."""
+
+    index_worker: int
+    epoch: int
+    restarts: int
+    pid: int | None
+    node: str | None
+
+
 class _Member:
-    """A remote worker in one of its lives."""
+    """One incarnation of a remote worker."""
 
     def __init__(
         self,
         index: int,
         epoch: int,
-        config: Mapping[str, Any],
-        handle: Any,
+        config: Resources,
+        handle: engine.RemoteHandle,
         supervision: Supervision,
-        preparations: Sequence[Any] = (),
+        preparations: Sequence[object],
     ) -> None:
         self.index = index
         self.epoch = epoch
         self.config = config
         self.handle = handle
-        self.pulse = Pulse(handle, supervision)
+        self.heartbeat = Heartbeat(handle, supervision)
+        self.has_failed_to_build = False
         self.num_calls = 0
         self.reason: Exception | None = None
         self._preparations = preparations
 
     def unprepared(self) -> Exception | None:
-        """Why it could not do what it had to do before its first call, which has ended by now; else None."""
+        """Why it could not be built, or not do what it had to do before its first call, which has ended; else None."""
         preparations, self._preparations = self._preparations, ()
         errors = [engine.outcome(reference).error for reference in preparations]
+        self.has_failed_to_build = bool(errors) and errors[0] is not None and not engine.is_loss(errors[0])
         return next((error for error in errors if error is not None), None)
 
 
@@ -71,19 +85,20 @@ class WorkerSet:
     ----------
     worker_class : type
         Class of the workers. Beside `worker_params` its constructor takes `index_worker` and `epoch`, which
-        counts the lives of the worker with that index.
+        counts the restarts of the worker with that index.
     worker_params : mapping
         Arguments of the constructor, by name.
     worker_remote_config : mapping or None
-        Ray's resource options of one worker, taken as they are; None asks for what the cluster has.
+        Ray's resource options of one worker, passed on as they are; None asks for an equal share of what the cluster
+        has, see `resources.share`. Workers start when Ray has placed them; a warning says what they wait for then.
     num_workers : int
         Remote workers to begin with.
     supervision : Supervision, optional
-        When workers count as hung, and how often they may be built anew.
+        When workers count as hung, and how often they may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go, unless the resources have a `scheduling_strategy` of their own.
     beside : sequence of Demand
-        Other workers of the training that the cluster has to hold too.
+        Other workers of the training, whose part of the cluster is left to them.
 
     Attributes
     ----------
@@ -96,15 +111,15 @@ class WorkerSet:
     num_workers : int
         Remote workers.
     on_loss : callable or None
-        Called with the index and the epoch of every life that has ended, as soon as the next one is built, whatever
-        the worker was doing. Who gives workers something to do learns here, and only here, what is gone with them.
+        Called with the index and the epoch of every incarnation that has ended, as soon as the next one is started,
+        whatever the worker was doing. Callers learn here, and only here, what is gone with it.
     """
 
     def __init__(
         self,
         worker_class: type[Worker],
         worker_params: Mapping[str, Any],
-        worker_remote_config: Mapping[str, Any] | None,
+        worker_remote_config: Resources | None,
         num_workers: int,
         *,
         supervision: Supervision | None = None,
@@ -120,14 +135,16 @@ class WorkerSet:
         self._beside = beside
         self._members: dict[int, _Member] = {}
         self._restarts = RestartLog(self.supervision)
-        self._changes: dict[tuple[Any, ...], tuple[str, tuple[Any, ...]]] = {}
-        self._next_look = 0.0
-        self._num_patient_looks = 0
-        self._num_lives: Counter[int] = Counter()
+        self._commands: dict[tuple[object, ...], Command] = {}
+        self._next_check = 0.0
+        self._next_warning = 0.0
+        self._num_waits = 0
+        self._num_incarnations: Counter[int] = Counter()
         self.on_loss: Callable[[int, int], None] | None = None
         if num_workers:
             engine.connect()
-            self.remote_config = self._resolve(num_workers, worker_remote_config)
+            if worker_remote_config is None:
+                self.remote_config = resources.share(num_workers, beside, engine.nodes())
             if worker_remote_config and worker_remote_config.get(resources.OBJECT_STORE_MEMORY):
                 _LOG.warning(
                     "object_store_memory of a worker is not reserved, because Ray breaks down when such a worker ends; "
@@ -148,7 +165,7 @@ class WorkerSet:
 
     @property
     def num_restarts(self) -> int:
-        """Workers that were built anew so far."""
+        """Restarts of workers so far."""
         return sum(self._restarts.counts.values())
 
     @property
@@ -158,27 +175,34 @@ class WorkerSet:
 
     @property
     def progress(self) -> int:
-        """A number that moves on while workers give signs of life, or are built and it is not too long."""
-        signs = sum(member.pulse.progress or 0 for member in self._members.values())
-        return signs + self.num_restarts + self._num_patient_looks
+        """A number that moves while workers do, wait for resources, or are built and it does not take too long."""
+        beats = sum(member.heartbeat.progress or 0 for member in self._members.values())
+        return beats + self.num_restarts + self._num_waits
+
+    def processes(self, timeout_s: float = 10.0) -> list[WorkerProcess]:
+        """Ask all workers where they run; they answer while they are busy, but not before Ray has started them."""
+        members = list(self._members.values())
+        asked = [member.handle.process.options(concurrency_group=engine.CONTROL_GROUP).remote() for member in members]
+        engine.all_ready(asked, timeout_s)
+        return [self._process(member, question) for member, question in zip(members, asked, strict=True)]
 
     def epoch(self, index: int) -> int:
-        """Which of its lives a worker is in."""
+        """How often a worker was started before; no two incarnations share a number."""
         return self._members[index].epoch
 
-    def handle(self, index: int) -> Any:
+    def handle(self, index: int) -> engine.RemoteHandle:
         """Ray's handle of a worker."""
         return self._members[index].handle
 
-    def call(self, index: int, method: str, *args: Any) -> Call:
+    def call(self, index: int, method: str, *args: object) -> Call:
         """Give a worker something to do after what it was given before; see `wait` for the result."""
         member = self._members[index]
         if member.num_calls == 0:
-            member.pulse.rest()
+            member.heartbeat.restart_clock()
         member.num_calls += 1
         return Call(getattr(member.handle, method).remote(*args), index, member.epoch)
 
-    def tell(self, index: int, method: str, *args: Any) -> None:
+    def tell(self, index: int, method: str, *args: object) -> None:
         """Tell a worker something that reaches it while it is busy; nobody waits for an answer."""
         method_of = getattr(self._members[index].handle, method)
         method_of.options(concurrency_group=engine.CONTROL_GROUP).remote(*args)
@@ -186,14 +210,14 @@ class WorkerSet:
     def wait(self, calls: Collection[Call]) -> list[Answer]:
         """Wait until at least one of the calls has ended, and return how; in the order of `calls`.
 
-        A worker that died, raised an error, or was silent for too long is built anew. Too many of them
+        A worker that died, raised an error, or was silent for too long is restarted. Too many restarts
         end the run with a `FinalWorkerError` in the words of the worker, and so does one that could never be built,
         or whose own workers have come to that.
         """
         references = [call.reference for call in calls]
         while True:
-            found = set(engine.ready(references, self.supervision.look_every_s))
-            self._look_after(call for call in calls if call.reference not in found)
+            found = set(engine.ready(references, self.supervision.check_every_s))
+            self._check_all(call for call in calls if call.reference not in found)
             if found:
                 return [self._answer(call) for call in calls if call.reference in found]
 
@@ -208,54 +232,29 @@ class WorkerSet:
             pending = [call for call in pending if call.reference not in ended]
         return sorted(answers, key=lambda answer: order[answer.call.reference])
 
-    def broadcast(self, method: str, *args: Any, key: tuple[Any, ...] | None = None, is_kept: bool = True) -> None:
-        """Have every worker do something, and wait until all have.
+    def broadcast(self, command: Command) -> None:
+        """Have every worker execute a command, and wait until all have; workers that start later execute it first.
 
-        A worker that dies meanwhile is asked again, for as long as workers may be built anew. What a worker refuses
-        twice, or hangs in twice, is a `WorkerError`.
-
-        Parameters
-        ----------
-        method : str
-            Method of the worker.
-        *args
-            Its arguments.
-        key : tuple, optional
-            What is changed by it: a later change of the same replaces this one. By default the method and its
-            first argument.
-        is_kept : bool
-            Whether workers that are built later do it too.
+        A worker that dies meanwhile is asked again, for as long as workers may be restarted. A command that a worker
+        refuses twice, or hangs in twice, is a `WorkerError`, and is not repeated to others.
         """
         asked, num_refusals = self.indices, Counter[int]()
         while asked:
-            failures = self._failures(asked, method, args)
+            failures = self._failures(asked, command)
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
                 if num_refusals[index] == _MOST_REFUSALS:
                     words = engine.own_words(error)
-                    raise WorkerError(f"worker {index} cannot do {method}:\n{words}") from engine.cause_of(error)
+                    raise WorkerError(f"worker {index} cannot execute {command}:\n{words}") from engine.cause_of(error)
             asked = list(failures)
-        if is_kept:
-            self.keep_change(method, *args, key=key)
-
-    def keep_change(self, method: str, *args: Any, key: tuple[Any, ...] | None = None) -> None:
-        """Have workers that are built later do something before all else; see `broadcast`."""
-        key = key or (method, *args[:1])
-        self._changes.pop(key, None)
-        self._changes[key] = (method, args)
-
-    def forget_changes(self, method: str | None) -> None:
-        """Have workers that are built later not repeat earlier broadcasts of `method`."""
-        self._changes = {key: change for key, change in self._changes.items() if change[0] != method}
+        self._keep(command)
 
     def add(self, num_workers: int = 1) -> list[int]:
         """Build more workers, and return their indices."""
         engine.connect()
-        if not self._is_default_config:
-            self._resolve(self.num_workers + num_workers, self.remote_config)
         first = max(self._members, default=-1) + 1
         added = list(range(first, first + num_workers))
-        config = self._affordable_config(num_workers)
+        config = self._config_beside(self._members.values(), num_workers)
         for index in added:
             self._members[index] = self._create(index, config)
         return added
@@ -270,70 +269,90 @@ class WorkerSet:
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
 
-    def _failures(self, indices: Iterable[int], method: str, args: tuple[Any, ...]) -> dict[int, Exception]:
-        """Have some workers do something; returns why some have not, by their indices."""
-        answers = self.wait_all([self.call(index, method, *args) for index in indices])
+    def _process(self, member: _Member, question: object) -> WorkerProcess:
+        answer = engine.outcome(question) if engine.ready([question], 0.0) else engine.Outcome()
+        pid, node = answer.value or (None, None)
+        return WorkerProcess(member.index, member.epoch, self.restarts.get(member.index, 0), pid, node)
+
+    def _keep(self, command: Command) -> None:
+        """Have workers that start later execute a command before all else, in the order of the broadcasts."""
+        self._commands.pop(command.key, None)
+        self._commands[command.key] = command
+
+    def _failures(self, indices: Iterable[int], command: Command) -> dict[int, Exception]:
+        """Have some workers execute a command; returns why some have not, by their indices."""
+        answers = self.wait_all([self.call(index, _EXECUTE, command) for index in indices])
         return {answer.call.worker: answer.error for answer in answers if answer.error is not None}
 
-    def _create(self, index: int, config: Mapping[str, Any]) -> _Member:
-        """Build a worker; no two lives of the same index have the same epoch."""
-        epoch = self._num_lives[index]
-        self._num_lives[index] += 1
+    def _create(self, index: int, config: Resources) -> _Member:
+        """Build a worker; no two incarnations of the same index have the same epoch."""
+        epoch = self._num_incarnations[index]
+        self._num_incarnations[index] += 1
         # Ray's scheduler breaks down when an actor gives a share of the object store back, so none is asked for.
         asked = {name: amount for name, amount in config.items() if name != resources.OBJECT_STORE_MEMORY}
         remote_class = self.worker_class.as_remote(**{"scheduling_strategy": self._placement, **asked})
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
-        preparations = [getattr(handle, method).remote(*args) for method, args in self._changes.values()]
+        preparations = [handle.build.remote(), *(handle.execute.remote(command) for command in self._commands.values())]
+        self._next_warning = time.monotonic() + self.supervision.warn_every_s
         return _Member(index, epoch, config, handle, self.supervision, preparations)
 
-    def _affordable_config(self, num_workers: int) -> dict[str, Any]:
-        """Resources of a worker that joins later: those given, or what is left of the cluster."""
+    def _config_beside(self, others: Iterable[_Member], num_workers: int = 1) -> dict[str, Any]:
+        """Resources of workers that start beside others: those given, or what is left of the cluster."""
         if not self._is_default_config:
             return self.remote_config
-        return self._resolve(num_workers, None)
+        present = [Demand(1, other.config) for other in others]
+        elsewhere = [kind._replace(resources=kind.resources or self.remote_config) for kind in self._beside]
+        return resources.share(num_workers, [*present, *elsewhere], engine.nodes())
 
-    def _config_of_successor(self, member: _Member) -> Mapping[str, Any]:
-        """Resources of a worker that takes another's place: those given, or what the other had, if it is there."""
+    def _config_of_restart(self, member: _Member) -> Resources:
+        """Resources of a worker that restarts: what it had. If the cluster has lost that, it reserves nothing."""
+        left = self._config_beside(other for other in self._members.values() if other is not member)
         if not self._is_default_config:
-            return self.remote_config
-        others = [
-            Demand(self.worker_class.__name__, 1, other.config)
-            for other in self._members.values()
-            if other is not member
-        ]
-        return resources.resolve_successor(
-            member.config, [*others, *self._beside], engine.nodes(), engine.free_resources()
-        )
-
-    def _resolve(self, num_workers: int, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Resources of each of so many workers; what the cluster can never give them is refused."""
-        demand = Demand(self.worker_class.__name__, num_workers, given)
-        return resources.resolve(demand, engine.nodes(), engine.free_resources(), self._beside)
+            return left
+        return {name: amount if amount <= left[name] else 0 for name, amount in member.config.items()}
 
     def _is_current(self, call: Call) -> bool:
         return call.worker in self._members and self._members[call.worker].epoch == call.epoch
 
-    def _look_after(self, calls: Iterable[Call]) -> None:
-        """From time to time, end those workers that are silent for too long; their calls end with an error then."""
+    def _check_all(self, calls: Iterable[Call]) -> None:
+        """From time to time, end the workers that are silent for too long; their calls end with an error then."""
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_check:
             return
-        self._next_look = now + self.supervision.look_every_s / 2
-        for index in {call.worker for call in calls if self._is_current(call)}:
-            self._look_at(self._members[index])
+        self._next_check = now + self.supervision.check_every_s / 2
+        members = [self._members[index] for index in {call.worker for call in calls if self._is_current(call)}]
+        for member in members:
+            self._check(member)
+        waiting = [member for member in members if not member.heartbeat.has_started]
+        if waiting and now >= self._next_warning:
+            self._next_warning = now + self.supervision.warn_every_s
+            self._warn_of_waiting(waiting)
 
-    def _look_at(self, member: _Member) -> None:
+    def _check(self, member: _Member) -> None:
         if member.reason is not None:
             return
-        if member.pulse.is_silent():
+        if member.heartbeat.is_silent():
             member.reason = WorkerError(
-                f"worker {member.index} has given no sign of life for {member.pulse.limit_s:g} s while it had "
+                f"worker {member.index} has had no heartbeat for {member.heartbeat.limit_s:g} s while it had "
                 "something to do: an environment hangs, or the machine is overloaded (worker_timeout_s)"
             )
             engine.kill(member.handle)
-        elif member.pulse.progress is None:
+        elif member.heartbeat.progress is None:
             # Who waits for a worker that is being built is no less alive for it.
-            self._num_patient_looks += 1
+            self._num_waits += 1
+
+    def _warn_of_waiting(self, waiting: Sequence[_Member]) -> None:
+        """Say what workers that have not started wait for."""
+        _LOG.warning(
+            "waiting for resources: %d of %d %ss have not started; each asks for %s; the nodes have %s; free are %s. "
+            "An autoscaler may add nodes; otherwise ask for less, or use fewer workers",
+            len(waiting),
+            self.num_workers,
+            self.worker_class.__name__,
+            resources.phrase(waiting[0].config),
+            "; ".join(resources.phrase(node) for node in engine.nodes()),
+            resources.phrase(engine.free_resources()),
+        )
 
     def _answer(self, call: Call) -> Answer:
         if not self._is_current(call):
@@ -353,18 +372,18 @@ class WorkerSet:
         name = f"{self.worker_class.__name__} {member.index}"
         cause = engine.cause_of(error)
         if isinstance(cause, FinalWorkerError):
-            raise FinalWorkerError(f"{name} cannot go on: {cause}") from cause
-        if member.epoch == 0 and engine.is_build_failure(error):
+            raise FinalWorkerError(f"{name} cannot continue: {cause}") from cause
+        if member.epoch == 0 and (member.has_failed_to_build or engine.is_build_failure(error)):
             raise FinalWorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
         self._restarts.add(name, member.index, error)
-        _LOG.warning("%s failed and is built anew (%s)", name, engine.in_short(error))
+        _LOG.warning("%s failed and is restarted (%s)", name, engine.in_short(error))
         engine.kill(member.handle)
-        self._members[member.index] = self._create(member.index, self._config_of_successor(member))
+        self._members[member.index] = self._create(member.index, self._config_of_restart(member))
         if self.on_loss is not None:
             self.on_loss(member.index, member.epoch)
 
 
-def _end(handles: Iterable[Any]) -> None:
+def _end(handles: Iterable[engine.RemoteHandle]) -> None:
     """Let workers release what they hold, then end their processes."""
     handles = list(handles)
     farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]

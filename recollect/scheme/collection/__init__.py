@@ -1,1 +1,1 @@
-"""Collector: workers that act in environments."""
+"""Collection: workers that act in environments, and the worker that takes in what they send."""

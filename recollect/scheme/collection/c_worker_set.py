@@ -1,21 +1,21 @@
 """`CWorkerSet`: the workers that collect for one learner."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import torch
-
 from recollect import keys
-from recollect.scheme.base.resources import DEFAULT, Demand
+from recollect.roles import ActorFactory, AlgorithmFactory, Device, EnvsFactory, StorageFactory, Weights
+from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
+from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
 from recollect.scheme.collection.collectors.collector import Collector, LocalCollector
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
-
-Factory = Callable[..., Any]
+from recollect.scheme.collection.worker.components import Factories
 
 # Which parameter of a remote worker makes which component; tests are run by the local worker alone.
 _FACTORIES: Final = {
@@ -24,11 +24,11 @@ _FACTORIES: Final = {
     keys.STORAGE_COMPONENT: "storage_factory",
     keys.ENVS_TRAIN_COMPONENT: "train_envs_factory",
 }
-# Changes that go with a component when it is replaced: a new algorithm is made with a new actor.
-_CHANGES_OF: Final = {
-    keys.ACTOR_COMPONENT: "update_algorithm_parameter",
-    keys.ALGO_COMPONENT: "update_algorithm_parameter",
-    keys.STORAGE_COMPONENT: "update_storage_parameter",
+# Commands that a replaced component knows nothing of: a new algorithm is made with a new actor.
+_COMMANDS_OF: Final[dict[str, type[Command]]] = {
+    keys.ACTOR_COMPONENT: SetAlgorithmParameter,
+    keys.ALGO_COMPONENT: SetAlgorithmParameter,
+    keys.STORAGE_COMPONENT: SetStorageParameter,
 }
 
 
@@ -58,8 +58,8 @@ class CWorkerSet(WorkerSet):
     train_envs_factory, test_envs_factory : callable, optional
         Create environments. Tests are run in this process.
     worker_remote_config : mapping, optional
-        Ray's resource options of one worker, taken as they are; by default what the cluster has, at most a
-        core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
+        Ray's resource options of one worker, passed on as they are; by default an equal share of what the cluster
+        has, at most a core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
     mode : {"sync", "async"}
         Whether remote workers wait for each other.
     fraction_workers : float
@@ -68,16 +68,16 @@ class CWorkerSet(WorkerSet):
         Most versions that the acting policy may be behind, of asynchronous workers. Weights have a new version in each
         stage of collection before which they were updated, however often.
     supervision : Supervision, optional
-        When workers count as hung, and how often they may be built anew.
+        When workers count as hung, and how often they may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     parent_resources : mapping, optional
-        Ray's resource options of a gradient worker of the training, which the cluster has to hold too; by default
-        what the cluster has.
+        Ray's resource options of a gradient worker of the training, which the default leaves to it; by default
+        an equal share too.
 
     Attributes
     ----------
-    collection : Collector
+    collector : Collector
         Has data collected.
     """
 
@@ -85,24 +85,24 @@ class CWorkerSet(WorkerSet):
         self,
         num_workers: int,
         index_parent: int,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        local_device: torch.device | str | None = None,
-        initial_weights: Any = None,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        local_device: Device | None = None,
+        initial_weights: Weights | None = None,
         fraction_samples: float = 1.0,
         total_parent_workers: int = 0,
         compress_data_to_send: bool = False,
-        train_envs_factory: Factory | None = None,
-        test_envs_factory: Factory | None = None,
-        worker_remote_config: Mapping[str, Any] | None = None,
+        train_envs_factory: EnvsFactory | None = None,
+        test_envs_factory: EnvsFactory | None = None,
+        worker_remote_config: Resources | None = None,
         *,
         mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
-        parent_resources: Mapping[str, Any] | None = None,
+        parent_resources: Resources | None = None,
     ) -> None:
         params: dict[str, Any] = {
             "index_parent": index_parent,
@@ -115,8 +115,13 @@ class CWorkerSet(WorkerSet):
             "initial_weights": initial_weights,
         }
         self._num_parents = max(1, total_parent_workers)
-        learner_params = params | {"test_envs_factory": test_envs_factory, "device": local_device}
-        self._local_worker = CWorker(0, **learner_params, collects=num_workers == 0)
+        self._acting_worker: CWorker | None = None
+        if num_workers == 0:
+            self._acting_worker = CWorker(0, **params, test_envs_factory=test_envs_factory, device=local_device)
+        factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        self._local_worker = self._acting_worker or AgentWorker(
+            0, index_parent, factories, initial_weights, local_device
+        )
         super().__init__(
             CWorker,
             params,
@@ -125,32 +130,32 @@ class CWorkerSet(WorkerSet):
             supervision=supervision,
             placement=placement,
             beside=(
-                Demand("GWorker", total_parent_workers, parent_resources),
-                Demand("CWorker", (self._num_parents - 1) * num_workers, worker_remote_config),
+                Demand(total_parent_workers, parent_resources),
+                Demand((self._num_parents - 1) * num_workers, worker_remote_config),
             ),
         )
-        self.collection = self._make_collection(mode, fraction_workers, max_policy_lag)
+        self.collector = self._make_collector(mode, fraction_workers, max_policy_lag)
 
     @classmethod
     def create_factory(
         cls,
         num_workers: int,
-        algo_factory: Factory,
-        actor_factory: Factory,
-        storage_factory: Factory,
-        test_envs_factory: Factory | None,
-        train_envs_factory: Factory | None,
+        algo_factory: AlgorithmFactory,
+        actor_factory: ActorFactory,
+        storage_factory: StorageFactory,
+        test_envs_factory: EnvsFactory | None,
+        train_envs_factory: EnvsFactory | None,
         total_parent_workers: int = 0,
         col_fraction_samples: float = 1.0,
         compress_data_to_send: bool = False,
-        col_worker_resources: Mapping[str, Any] | None = None,
+        col_worker_resources: Resources | None = None,
         *,
         mode: str = keys.SYNC,
         fraction_workers: float = 1.0,
         max_policy_lag: int | None = None,
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
-        parent_resources: Mapping[str, Any] | None = None,
+        parent_resources: Resources | None = None,
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
 
@@ -190,36 +195,33 @@ class CWorkerSet(WorkerSet):
         }
         return CWorkerSetFactory(num_workers, parameters)
 
-    def local_worker(self) -> CWorker:
-        """Return the learner's worker."""
+    def local_worker(self) -> AgentWorker:
+        """Return the learner's worker, a `CWorker` if it collects itself."""
         return self._local_worker
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm, here and in all workers."""
-        self._local_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-        self.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage, here and in all workers."""
-        self._local_worker.update_storage_parameter(parameter_name, new_parameter_value)
-        self.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component here and in all workers; see `CWorker.replace_agent_component`."""
-        self._local_worker.replace_agent_component(component_name, new_component_factory)
-        if component_name in _FACTORIES:
-            self.broadcast("replace_agent_component", component_name, new_component_factory, is_kept=False)
-            self.worker_params[_FACTORIES[component_name]] = new_component_factory
-            self.forget_changes(_CHANGES_OF.get(component_name))
+    def broadcast(self, command: Command) -> None:
+        """Execute a command here, then in all remote workers."""
+        self._local_worker.execute(command)
+        if not (isinstance(command, ReplaceComponent) and command.component not in _FACTORIES):
+            super().broadcast(command)
 
     def stop(self) -> None:
         """End all workers, and close the environments here."""
         super().stop()
         self._local_worker.stop()
 
-    def _make_collection(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
-        if not self.num_workers:
-            return LocalCollector(self._local_worker, self._num_parents)
+    def _keep(self, command: Command) -> None:
+        """Have workers that start later execute a command; those have a new component from the start."""
+        if not isinstance(command, ReplaceComponent):
+            super()._keep(command)
+            return
+        self.worker_params[_FACTORIES[command.component]] = command.factory
+        outdated = _COMMANDS_OF.get(command.component)
+        self._commands = {key: each for key, each in self._commands.items() if type(each) is not outdated}
+
+    def _make_collector(self, mode: str, fraction_workers: float, max_policy_lag: int | None) -> Collector:
+        if self._acting_worker is not None:
+            return LocalCollector(self._acting_worker, self._num_parents)
         if mode == keys.ASYNC:
             return AsyncCollector(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
         return SyncCollector(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
@@ -242,8 +244,8 @@ class CWorkerSetFactory:
 
     def __call__(
         self,
-        device: torch.device | str | None = None,
-        initial_weights: Any = None,
+        device: Device | None = None,
+        initial_weights: Weights | None = None,
         index_parent: int = 0,
     ) -> CWorkerSet:
         """Create the workers of the gradient worker `index_parent`."""

@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
@@ -14,7 +15,7 @@ _NUM_RECENT: Final = 100
 
 
 class AsyncGradientSource(RemoteGradientSource):
-    """GradientSource one by one in the order in which they arrive; a worker gets the newest weights for its next one.
+    """Gradients one by one in the order in which they arrive; a worker gets the newest weights for its next one.
 
     The asynchrony of a gradient is the number of updates that were applied since its weights were sent. Where
     it is bounded, a gradient that would come too late otherwise goes first, and is waited for; nothing is dropped.
@@ -27,7 +28,7 @@ class AsyncGradientSource(RemoteGradientSource):
         Most updates between a gradient and its weights; at least the number of workers less one.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet, max_lag: int | None = None) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet, max_lag: int | None = None) -> None:
         super().__init__(col_worker, workers)
         self.max_lag = max_lag
         self._num_learners = 1

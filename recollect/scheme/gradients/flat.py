@@ -59,7 +59,7 @@ class FlatGradients:
 
     def mean(self, total: Tensor) -> list[Tensor | None] | None:
         """Take the mean of rows from their sum `[num_values]`; None if no row had a gradient."""
-        *pieces, counts = total.split([*self._sizes, len(self._sizes)])
+        *pieces, counts = torch.split(total, [*self._sizes, len(self._sizes)])
         numbers: list[float] = counts.tolist()
         if not any(numbers):
             return None

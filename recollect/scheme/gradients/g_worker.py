@@ -6,27 +6,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from recollect import keys
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
+from recollect.roles import Batch, Device, Info, Weights
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, apply_weights
-from recollect.scheme.gradients.worker_journal import WorkerJournal
+from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
 
 _LOG = logging.getLogger(__name__)
 
-Info = dict[str, Any]
-Factory = Callable[..., Any]
+
+class CWorkersFactory(Protocol):
+    """Makes the workers that collect for a gradient worker."""
+
+    def __call__(self, device: Device | None, initial_weights: Weights | None, index_parent: int) -> CWorkerSet: ...
 
 
 @dataclass(frozen=True)
@@ -57,13 +62,13 @@ class GradientReply:
     gains: Sums = field(default_factory=dict)
     status: GradientStatus | None = None
     failure: str | None = None
-    batch: dict[str, Any] | None = None
+    batch: Batch | None = None
     num_counted: int = 0
 
 
 @dataclass(frozen=True)
-class Revival:
-    """Where a worker goes on from.
+class ResumePoint:
+    """Where a worker resumes from.
 
     Attributes
     ----------
@@ -73,14 +78,14 @@ class Revival:
         How its collection stood.
     storage : Path or None
         Folder that its storage was last written to, if it was.
-    is_successor : bool
-        Whether it takes the place of one that is gone, and finds its storage in the journal.
+    is_restart : bool
+        Whether it was restarted, and finds its storage in the journal.
     """
 
     learned: dict[str, Any]
     collection: dict[str, Any]
     storage: Path | None = None
-    is_successor: bool = False
+    is_restart: bool = False
 
 
 class GWorker(SharedComponents, Worker):
@@ -104,7 +109,7 @@ class GWorker(SharedComponents, Worker):
         Updates for each step that is collected for this worker, if they are its own to say; by default as many as
         the algorithm says in each stage.
     journal_folder : Path, optional
-        Where it notes what it has stored, for its successor if it is killed.
+        Where it notes what it has stored, so that it can resume if it is killed.
     epoch : int
         How often the worker was rebuilt.
 
@@ -117,9 +122,9 @@ class GWorker(SharedComponents, Worker):
     def __init__(
         self,
         index_worker: int,
-        col_workers_factory: Factory,
-        device: torch.device | str | None = None,
-        initial_weights: Mapping[str, torch.Tensor] | None = None,
+        col_workers_factory: CWorkersFactory,
+        device: Device | None = None,
+        initial_weights: Weights | None = None,
         *,
         num_peers: int = 1,
         replay_ratio: float | None = None,
@@ -131,7 +136,7 @@ class GWorker(SharedComponents, Worker):
         self.col_worker = self.col_workers.local_worker()
         self.num_peers = num_peers
         self.epoch = epoch
-        self.offending_batch: dict[str, Any] | None = None
+        self.offending_batch: Batch | None = None
         self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
         self._stage: Iterator[Info] | None = None
         self._num_uncounted = 0
@@ -139,8 +144,8 @@ class GWorker(SharedComponents, Worker):
         self._num_computed = 0
         self._seen: Sums = {}
         self._snapshots: dict[Path, StorageSnapshot] = {}
-        # What an on-policy algorithm has collected is of use only now.
-        self._journal = WorkerJournal(None if self.algo.is_on_policy else journal_folder, index_worker)
+        is_journalled = self.col_worker.stages.keeps_experience
+        self._journal = WorkerJournal(journal_folder if is_journalled else None, index_worker)
 
     def collect(self) -> None:
         """Have the data of one update stage collected.
@@ -149,10 +154,9 @@ class GWorker(SharedComponents, Worker):
         that was interrupted.
         """
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
-        if self.algo.is_on_policy:
-            self.storage.reset()
+        self.col_worker.stages.begin(self.storage)
         with self._taking_in():
-            self.col_workers.collection.collect()
+            self.col_workers.collector.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
         """Compute the gradients of one batch after the other, and yield what is known of each.
@@ -176,16 +180,16 @@ class GWorker(SharedComponents, Worker):
             self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def begin_stage(self, learned: VersionedWeights, revival: Revival | None = None) -> GradientReply:
+    def begin_stage(self, learned: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for.
 
         Parameters
         ----------
-        learned, revival
+        learned, resume_point
             As in `advance`.
         """
-        if revival is not None:
-            self.go_on(revival)
+        if resume_point is not None:
+            self.resume(resume_point)
         self._learn_from(learned)
         self._stage = None
         self.collect()
@@ -194,7 +198,7 @@ class GWorker(SharedComponents, Worker):
         return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
 
     def advance(
-        self, learned: VersionedWeights, revival: Revival | None = None, num_batches: int | None = None
+        self, learned: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
     ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
@@ -202,13 +206,13 @@ class GWorker(SharedComponents, Worker):
         ----------
         learned : VersionedWeights
             The weights.
-        revival : Revival, optional
-            Where to go on from first, if the worker takes the place of one that is gone.
+        resume_point : ResumePoint, optional
+            Where to resume from first, if the worker was restarted.
         num_batches : int, optional
             Batches of a stage that has been collected for before, see `begin_stage`.
         """
-        if revival is not None:
-            self.go_on(revival)
+        if resume_point is not None:
+            self.resume(resume_point)
         self._learn_from(learned)
         try:
             row, info = self._next_row(num_batches)
@@ -227,76 +231,71 @@ class GWorker(SharedComponents, Worker):
             len(storage),
             storage.max_size * self.col_worker.envs_train.num_envs,
             storage.num_bytes,
-            self.col_workers.collection.num_env_failures,
-            tuple(self.col_workers.collection.reports()),
+            self.col_workers.collector.num_env_failures,
+            tuple(self.col_workers.collector.reports()),
             self.epoch,
         )
 
     def collection_state(self) -> dict[str, Any]:
-        """What it takes to go on with the collection, and with updates in step with it."""
+        """What it takes to resume the collection, and updates in step with it."""
         return {**self.col_worker.state(), **({} if self._limiter is None else self._limiter.state())}
 
     def load_collection_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `collection_state` gave."""
+        """Resume from what `collection_state` gave."""
         self.col_worker.load_state(state)
         if self._limiter is not None:
             self._limiter.load_state(state)
 
     def progress(self) -> int | None:
         """A number that moves as long as the worker does something; None while its environments are built."""
-        own, collected = super().progress(), self.col_workers.collection.progress()
+        own, collected = super().progress(), self.col_workers.collector.progress()
         return None if own is None or collected is None else own + self._num_computed + collected
 
-    def go_on(self, revival: Revival) -> None:
-        """Go on from where another worker stood, or this one in an earlier life."""
-        apply_state(self.algo, revival.learned, with_chance=False)
-        self.load_collection_state(revival.collection)
+    def resume(self, resume_point: ResumePoint) -> None:
+        """Resume from where this worker stood before it was restarted, or another one."""
+        apply_state(self.algo, resume_point.learned, with_chance=False)
+        self.load_collection_state(resume_point.collection)
         self._stage = None
-        if revival.is_successor and self._journal.exists and self._recover(self._read_journal):
+        if resume_point.is_restart and self._journal.exists and self._recover(self._read_journal):
             return
-        if revival.storage is not None and self._recover(partial(self.load_storage, revival.storage)):
+        if resume_point.storage is not None and self._recover(partial(self.load_storage, resume_point.storage)):
             return
-        if revival.is_successor:
-            self.col_worker.num_steps_lost = self.col_worker.num_steps
+        if resume_point.is_restart:
+            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
     def save_storage(self, folder: Path) -> None:
         """Write the storage into a folder, each time only what is new."""
-        self._snapshot_in(folder).save(self.storage)
+        self._snapshot_in(folder).save(as_buffer(self.storage))
 
     def load_storage(self, folder: Path) -> None:
         """Fill the storage from a folder, if it holds one; else learning waits for `start_steps` new steps."""
         snapshot = self._snapshot_in(folder)
         if snapshot.exists:
-            snapshot.load(self.storage)
-            cut_streams(self.storage)
+            snapshot.load(as_buffer(self.storage))
+            cut_streams(as_buffer(self.storage))
         else:
-            self.col_worker.num_steps_lost = self.col_worker.num_steps
+            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm, here and where data are collected."""
-        self.col_workers.update_algorithm_parameter(parameter_name, new_parameter_value)
+    def execute(self, command: Command) -> None:
+        """Make a change that is sent to all workers, here and where data are collected."""
+        command.apply_to_learner(self)
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage."""
-        self.col_workers.update_storage_parameter(parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component, here and where data are collected; an update stage that was begun is left."""
+    def abandon_stage(self) -> None:
+        """Leave an update stage that was begun: its batches are of components that are replaced."""
         self._stage = None
-        self.col_workers.replace_agent_component(component_name, new_component_factory)
 
     def begin_journal(self, number: int) -> None:
         """Begin a journal of that number, because the storage is another."""
         self._journal.begin(number)
 
-    def add_col_workers(self, num_workers: int) -> None:
-        """Let more workers collect."""
-        self.col_workers.collection.add_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        """Let fewer workers collect; what those that leave have sent is taken in."""
-        with self._taking_in():
-            self.col_workers.collection.remove_workers(num_workers)
+    def set_num_collectors(self, num_workers: int) -> None:
+        """Have so many remote workers collect; what those that leave have sent is taken in."""
+        num_more = num_workers - self.col_workers.num_workers
+        if num_more > 0:
+            self.col_workers.collector.add_workers(num_more)
+        elif num_more < 0:
+            with self._taking_in():
+                self.col_workers.collector.remove_workers(-num_more)
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
@@ -306,10 +305,10 @@ class GWorker(SharedComponents, Worker):
     def _read_journal(self) -> None:
         """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
         self._journal.load(self.col_worker)
-        cut_streams(self.storage)
+        cut_streams(as_buffer(self.storage))
 
     def _recover(self, fill: Callable[[], None]) -> bool:
-        """Fill the storage, and return whether that was possible; if not, it is empty and the run goes on."""
+        """Fill the storage, and return whether that was possible; if not, it is empty and the run continues."""
         try:
             fill()
         except (OSError, SchemaError, StorageError) as error:
@@ -322,7 +321,7 @@ class GWorker(SharedComponents, Worker):
         return self._snapshots.setdefault(folder, StorageSnapshot(folder))
 
     def _may_learn(self) -> bool:
-        num_seen = self.col_worker.num_steps - self.col_worker.num_steps_lost
+        num_seen = self.col_worker.num_steps - self.col_worker.counts.num_steps_lost
         return num_seen * self.num_peers >= int(self.algo.start_steps)
 
     @contextmanager
@@ -346,7 +345,7 @@ class GWorker(SharedComponents, Worker):
         if self._limiter is not None:
             self._limiter.updated()
 
-    def _batches(self, num_batches: int | None) -> Iterator[dict[str, Any]]:
+    def _batches(self, num_batches: int | None) -> Iterator[Batch]:
         algo = self.algo
         num_mini_batch, num_epochs = algo.num_mini_batch, algo.num_epochs
         if num_batches is None and self._limiter is not None:
@@ -356,10 +355,7 @@ class GWorker(SharedComponents, Worker):
         self._num_left = num_mini_batch * num_epochs
         if not self._num_left:
             return iter(())
-        batches: Iterator[dict[str, Any]] = self.storage.generate_batches(
-            num_mini_batch, algo.mini_batch_size, num_epochs
-        )
-        return batches
+        return self.storage.generate_batches(num_mini_batch, algo.mini_batch_size, num_epochs)
 
     def _learn_from(self, learned: VersionedWeights) -> None:
         apply_weights(self.algo, learned)
@@ -382,7 +378,7 @@ class GWorker(SharedComponents, Worker):
         row = FlatGradients(parameters).pack([parameter.grad for parameter in parameters])
         return row.numpy(), numbers_of(info)
 
-    def _gradients_of(self, batch: dict[str, Any]) -> Info:
+    def _gradients_of(self, batch: Batch) -> Info:
         try:
             _, info = self.algo.compute_gradients(batch, grads_to_cpu=False)
         except NotFiniteError:
@@ -390,8 +386,7 @@ class GWorker(SharedComponents, Worker):
             raise
         self._num_left -= 1
         self._num_computed += 1
-        found: Info = info
-        return found
+        return info
 
     def _news(self) -> Info:
         """Returns of the episodes that ended since the last stage, which some storages learn from."""

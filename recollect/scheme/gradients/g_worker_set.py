@@ -1,18 +1,17 @@
 """`GWorkerSet`: gradient workers in processes of their own, each with its own collection."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
-import torch
-
-from recollect.scheme.base.resources import DEFAULT, Demand
+from recollect.roles import Device
+from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
-from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 
 # A gradient worker must have the time to find out that one of its collectors hangs.
 _PATIENCE: Final = 3.0
@@ -39,23 +38,23 @@ class GWorkerSet(WorkerSet):
     worker_remote_config : mapping, optional
         Ray's resource options of one worker; by default what the cluster has.
     supervision : Supervision, optional
-        When collectors count as hung, and how often workers may be built anew.
+        When collectors count as hung, and how often workers may be restarted.
     placement : {"DEFAULT", "SPREAD"}
         Ray's strategy for where workers go.
     beside : sequence of Demand
-        Workers of other kinds that the cluster has to hold too.
+        Other workers of the training, whose part of the cluster is left to them.
     """
 
     def __init__(
         self,
         num_workers: int,
-        col_workers_factory: Callable[..., Any],
-        device: torch.device | str | None = None,
+        col_workers_factory: CWorkersFactory,
+        device: Device | None = None,
         *,
         worker_class: type[GWorker] = GWorker,
         replay_ratio: float | None = None,
         journal_folder: str | PathLike[str] | None = None,
-        worker_remote_config: Mapping[str, Any] | None = None,
+        worker_remote_config: Resources | None = None,
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
         beside: Sequence[Demand] = (),

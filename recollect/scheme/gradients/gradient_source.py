@@ -1,22 +1,21 @@
 """Where gradients come from: `GradientSource`, and `LocalGradientSource` of a worker in this process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recollect.roles import Batch, Info
 from recollect.roles import Gradients as Values
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.collection.collectors.reports import WorkerReport
 from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.status import GradientStatus
 
-Info = dict[str, Any]
-Factory = Callable[..., Any]
-
 
 class Gradient(NamedTuple):
-    """GradientSource that are to be applied, None if the algorithm has them already, and what is known of them."""
+    """Gradients that are to be applied, None if the algorithm has them already, and what is known of them."""
 
     values: Values | None
     info: Info
@@ -39,7 +38,7 @@ class GradientSource(SharedComponents, ABC):
 
     @property
     @abstractmethod
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         """The batch whose loss was not finite, if there was one."""
 
     @abstractmethod
@@ -68,7 +67,7 @@ class GradientSource(SharedComponents, ABC):
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`, with the weights that the algorithm has by now."""
+        """Resume from `state`, with the weights that the algorithm has by now."""
 
     @abstractmethod
     def save_storage(self, folder: Path) -> None:
@@ -79,24 +78,8 @@ class GradientSource(SharedComponents, ABC):
         """Read what is stored from a folder, as far as it is there."""
 
     @abstractmethod
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the algorithm everywhere."""
-
-    @abstractmethod
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        """Change a parameter of the storage everywhere."""
-
-    @abstractmethod
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        """Replace a component everywhere."""
-
-    @abstractmethod
-    def add_col_workers(self, num_workers: int) -> None:
-        """Let so many more workers collect for each gradient worker."""
-
-    @abstractmethod
-    def remove_col_workers(self, num_workers: int) -> None:
-        """Let so many fewer workers collect for each gradient worker."""
+    def broadcast(self, command: Command) -> None:
+        """Have all workers execute a command, and wait until all have."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -104,7 +87,7 @@ class GradientSource(SharedComponents, ABC):
 
 
 class LocalGradientSource(GradientSource):
-    """GradientSource of one worker in this process: they are where the algorithm wants them, nothing is sent.
+    """Gradients of one worker in this process: they are where the algorithm wants them, nothing is sent.
 
     Parameters
     ----------
@@ -117,7 +100,7 @@ class LocalGradientSource(GradientSource):
         self.col_worker = worker.col_worker
 
     @property
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         return self.worker.offending_batch
 
     def stage(self) -> Iterator[Gradient]:
@@ -150,20 +133,8 @@ class LocalGradientSource(GradientSource):
     def load_storage(self, folder: Path) -> None:
         self.worker.load_storage(folder)
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.worker.update_storage_parameter(parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        self.worker.replace_agent_component(component_name, new_component_factory)
-
-    def add_col_workers(self, num_workers: int) -> None:
-        self.worker.add_col_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        self.worker.remove_col_workers(num_workers)
+    def broadcast(self, command: Command) -> None:
+        self.worker.execute(command)
 
     def stop(self) -> None:
         self.worker.stop()

@@ -27,8 +27,8 @@ class GradientRecords:
         self._times[index] = now
 
     def lose(self, index: int) -> None:
-        """Note that a worker is built anew."""
-        self._records[index].begin_life()
+        """Note that a worker is restarted."""
+        self._records[index].restart()
 
     def reports(self, restarts: Mapping[int, int]) -> tuple[WorkerReport, ...]:
         """Sum up; `restarts` are those of each worker, 0 left out."""

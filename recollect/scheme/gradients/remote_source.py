@@ -1,4 +1,4 @@
-"""GradientSource of workers in other processes: what synchronous and asynchronous ones share."""
+"""Gradients of workers in other processes: what synchronous and asynchronous ones share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,33 +10,32 @@ import torch
 
 from recollect import keys
 from recollect.errors import NotFiniteError
+from recollect.roles import Batch
 from recollect.scheme.base import engine
+from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
 from recollect.scheme.base.worker_set import Call
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.states import share_state
 from recollect.scheme.compatibility import check_own_storage
 from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, Revival
+from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient, GradientReport, GradientSource
 from recollect.scheme.gradients.records import GradientRecords
-from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
+from recollect.scheme.gradients.status import GradientStatus, add_incarnations, merge
 from recollect.scheme.gradients.versioned_weights import read_state, read_weights
 from recollect.scheme.gradients.worker_journal import folder_of
 
-Factory = Callable[..., Any]
-
 _WORKERS: Final = "workers"
-_ADD: Final = "add_col_workers"
-_REMOVE: Final = "remove_col_workers"
 
 
 class RemoteGradientSource(GradientSource):
-    """GradientSource of workers in other processes, each with a storage and a collection of its own.
+    """Gradients of workers in other processes, each with a storage and a collection of its own.
 
-    A worker that dies is built anew and goes on from the present weights and from what it has noted in its journal:
-    every step that is counted here is there again. Without the journal, because its machine is gone too, it goes on
-    from what its storage held when it was last saved.
+    A worker that dies is restarted. It resumes from the present weights and from its journal: every step that is
+    counted here is there again. Without the journal, because its machine is gone too, it resumes from its storage as
+    of the last checkpoint.
 
     Parameters
     ----------
@@ -46,17 +45,16 @@ class RemoteGradientSource(GradientSource):
         The workers.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
         self.col_worker = col_worker
         self.workers = workers
         # Once they are stopped the set is empty, but what they did still counts.
         self._indices = tuple(workers.indices)
-        self._offending_batch: dict[str, Any] | None = None
+        self._offending_batch: Batch | None = None
         self._statuses: dict[int, GradientStatus] = {}
-        self._lives: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
+        self._incarnations: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
-        self._published: Any = None
-        self._num_col_added = 0
+        self._published: tuple[int, object] | None = None
         self._num_learners = workers.num_workers
         self._records = GradientRecords(workers.indices)
         self._saved_in: Path | None = None
@@ -64,7 +62,7 @@ class RemoteGradientSource(GradientSource):
         workers.on_loss = self._lose
 
     @property
-    def offending_batch(self) -> dict[str, Any] | None:
+    def offending_batch(self) -> Batch | None:
         return self._offending_batch
 
     @abstractmethod
@@ -72,32 +70,39 @@ class RemoteGradientSource(GradientSource):
 
     @property
     def num_steps(self) -> int:
-        return sum(self._status_of(index).num_steps for index in self._indices)
+        return sum(self.status_of(index).num_steps for index in self._indices)
 
     def status(self) -> GradientStatus:
-        return merge([self._status_of(index) for index in self._indices])
+        return merge([self.status_of(index) for index in self._indices])
+
+    def status_of(self, index: int) -> GradientStatus:
+        """What was last heard of a worker; nothing is stored before the first time."""
+        if index in self._statuses:
+            return self._statuses[index]
+        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
+        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
 
     def report(self) -> GradientReport:
         reports = self._records.reports(self.workers.restarts)
         return GradientReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
 
     def state(self) -> dict[str, Any]:
-        collections = [self._status_of(index).collection for index in self._indices]
+        collections = [self.status_of(index).collection for index in self._indices]
         return {**self.status().collection, _WORKERS: collections}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._forget()
         learned = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
-        # A worker that is lost while it is told goes on from there too.
-        self._statuses = {index: replace(self._status_of(index), collection=shares[index]) for index in shares}
+        # A worker that is lost while it is told resumes from there too.
+        self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
-        self._have_all("go_on", lambda index: (Revival(learned, shares[index]),))
+        self._have_all("resume", lambda index: (ResumePoint(learned, shares[index]),))
         self._ask_statuses()
 
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
-        self._revive()
+        self._resume_lost()
         self._have_all("save_storage", lambda index: (folder_of(folder, index),))
         self._saved_in = folder
         self._ask_statuses()
@@ -107,42 +112,35 @@ class RemoteGradientSource(GradientSource):
         self._saved_in = folder
         self._ask_statuses()
 
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.col_worker.update_algorithm_parameter(parameter_name, new_parameter_value)
-        self.workers.broadcast("update_algorithm_parameter", parameter_name, new_parameter_value)
-
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any) -> None:
-        self.col_worker.update_storage_parameter(parameter_name, new_parameter_value)
-        self.workers.broadcast("update_storage_parameter", parameter_name, new_parameter_value)
-
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
-        if component_name == keys.ENVS_TEST_COMPONENT:
-            # Tests are run here alone.
-            self.col_worker.replace_agent_component(component_name, new_component_factory)
-            return
-        if component_name == keys.STORAGE_COMPONENT:
-            check_own_storage(new_component_factory)
-        self._forget()
-        self.col_worker.replace_agent_component(component_name, new_component_factory)
-        self.workers.broadcast("replace_agent_component", component_name, new_component_factory)
-        if component_name == keys.STORAGE_COMPONENT:
-            self._saved_in = None
-            self._num_journals += 1
-            self.workers.broadcast("begin_journal", self._num_journals, key=("begin_journal",))
-
-    def add_col_workers(self, num_workers: int) -> None:
-        self.workers.broadcast(_ADD, num_workers, is_kept=False)
-        self._keep_col_workers(num_workers)
-
-    def remove_col_workers(self, num_workers: int) -> None:
-        self.workers.broadcast(_REMOVE, num_workers, is_kept=False)
-        self._keep_col_workers(-num_workers)
+    def broadcast(self, command: Command) -> None:
+        if isinstance(command, ReplaceComponent):
+            self._replace(command)
+        else:
+            self.col_worker.execute(command)
+            self.workers.broadcast(command)
 
     def stop(self) -> None:
         self.workers.stop()
         self.col_worker.stop()
 
-    def _advance(self, index: int, method: str = "advance", *args: Any) -> Call:
+    def _replace(self, command: ReplaceComponent) -> None:
+        """Have a component replaced; what was computed with the old one is of no use."""
+        if command.component == keys.ENVS_TEST_COMPONENT:
+            # Tests are run here alone.
+            self.col_worker.execute(command)
+            return
+        is_storage = command.component == keys.STORAGE_COMPONENT
+        if is_storage:
+            check_own_storage(command.factory)
+        self._forget()
+        self.col_worker.execute(command)
+        self.workers.broadcast(command)
+        if is_storage:
+            self._saved_in = None
+            self._num_journals += 1
+            self.workers.broadcast(BeginJournal(self._num_journals))
+
+    def _advance(self, index: int, method: str = "advance", *args: object) -> Call:
         """Ask a worker for its next gradient with the present weights, which are sent once for all.
 
         Parameters
@@ -154,14 +152,14 @@ class RemoteGradientSource(GradientSource):
         *args
             What else the method takes.
         """
-        self.algo.num_collectors = max(1, len(self._status_of(index).reports))
+        self.algo.num_collectors = max(1, len(self.status_of(index).reports))
         self.algo.num_learners = self._num_learners
         if self._published is None or self._published[0] != self.algo.num_updates:
             version = int(self.algo.num_updates)
             self._published = version, engine.put(read_weights(self.algo, version))
-        revival = self._revival(index) if index in self._lost else None
+        resume_point = self._resume_point(index) if index in self._lost else None
         self._lost.discard(index)
-        return self.workers.call(index, method, self._published[1], revival, *args)
+        return self.workers.call(index, method, self._published[1], resume_point, *args)
 
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""
@@ -177,10 +175,10 @@ class RemoteGradientSource(GradientSource):
 
     def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
         """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
-        num_before = self._status_of(index).num_steps
+        num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
             self._know(index, status)
-        self._records.add(index, self._status_of(index).num_steps - num_before, lag, num_bytes)
+        self._records.add(index, self.status_of(index).num_steps - num_before, lag, num_bytes)
 
     def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
         """The mean of gradients, and of the numbers on them; None if there are none."""
@@ -194,30 +192,24 @@ class RemoteGradientSource(GradientSource):
         flat = FlatGradients(self.algo.optimiser.parameters)
         return Gradient(flat.mean(torch.stack(rows).sum(0)), mean_info([reply.info for reply in replies if reply.info]))
 
-    def _revive(self) -> None:
-        """Have the successors of lost workers go on now, before they are asked for a gradient."""
+    def _resume_lost(self) -> None:
+        """Have restarted workers resume now, before they are asked for a gradient."""
         lost, self._lost = sorted(self._lost), set()
-        self.workers.wait_all([self.workers.call(index, "go_on", self._revival(index)) for index in lost])
+        self.workers.wait_all([self.workers.call(index, "resume", self._resume_point(index)) for index in lost])
 
-    def _revival(self, index: int) -> Revival:
-        """Where the successor of a worker goes on from."""
+    def _resume_point(self, index: int) -> ResumePoint:
+        """Where a restarted worker resumes from."""
         saved = None if self._saved_in is None else folder_of(self._saved_in, index)
-        return Revival(read_state(self.algo), self._status_of(index).collection, saved, is_successor=True)
-
-    def _status_of(self, index: int) -> GradientStatus:
-        """What was last heard of a worker; nothing is stored before the first time."""
-        if index in self._statuses:
-            return self._statuses[index]
-        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
-        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
+        return ResumePoint(read_state(self.algo), self.status_of(index).collection, saved, is_restart=True)
 
     def _know(self, index: int, status: GradientStatus) -> None:
-        lives = self._lives[index]
-        lives[status.epoch] = status
-        self._statuses[index] = add_lives(status, [life for epoch, life in lives.items() if epoch != status.epoch])
+        known = self._incarnations[index]
+        known[status.epoch] = status
+        earlier = [each for epoch, each in known.items() if epoch != status.epoch]
+        self._statuses[index] = add_incarnations(status, earlier)
 
     def _ask_statuses(self) -> None:
-        """Hear from all workers but those that have not yet gone on from where their predecessors stood."""
+        """Hear from all workers but those that were restarted and have not resumed yet."""
         calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
         for answer in self.workers.wait_all(calls):
             if answer.error is None:
@@ -227,23 +219,15 @@ class RemoteGradientSource(GradientSource):
         """Follow the end of a worker, and with it of what it had stored."""
         self._lost.add(index)
         self._records.lose(index)
-        status = self._status_of(index)
+        status = self.status_of(index)
         # Its collectors go with it.
         reports = tuple(replace(report, is_alive=False) for report in status.reports)
         self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
 
     def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
-        """Have every worker do something that is there, and wait; one that dies of it goes on without."""
+        """Have every worker that is there do something, and wait; one that dies of it does without."""
         present = [index for index in self.workers.indices if index not in self._lost]
         self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
-
-    def _keep_col_workers(self, num_more: int) -> None:
-        """Have workers that are built anew have as many collectors as the others, without those that came and went."""
-        self._num_col_added += num_more
-        self.workers.forget_changes(_ADD)
-        self.workers.forget_changes(_REMOVE)
-        if self._num_col_added:
-            self.workers.keep_change(_ADD if self._num_col_added > 0 else _REMOVE, abs(self._num_col_added))
 
     def _forget(self) -> None:
         """Let go of what was computed from, or sent with, weights that are no longer these."""

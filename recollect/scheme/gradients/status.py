@@ -16,7 +16,7 @@ class GradientStatus:
     Attributes
     ----------
     collection : dict
-        What it takes to go on with its collection elsewhere, see `CWorker.state`.
+        What it takes to resume its collection elsewhere, see `CWorker.state`.
     num_stored, num_most, num_bytes : int
         Transitions in its storage, how many there is room for, and the bytes that they take.
     num_env_failures : int
@@ -24,7 +24,7 @@ class GradientStatus:
     reports : tuple of WorkerReport
         What is known of each of its remote collectors.
     epoch : int
-        Which life of the worker has it. Steps are counted on from life to life, reports and failures begin anew.
+        Which incarnation of the worker has it. Steps are counted across restarts, reports and failures start from zero.
     """
 
     collection: dict[str, Any]
@@ -48,13 +48,13 @@ class GradientStatus:
         return history
 
 
-def add_lives(status: GradientStatus, earlier: Sequence[GradientStatus]) -> GradientStatus:
-    """Count in the status of a worker's life also what befell it, and what its collectors did, in other lives."""
+def add_incarnations(status: GradientStatus, earlier: Sequence[GradientStatus]) -> GradientStatus:
+    """Add to the status of a worker the failures and the collectors' reports of its earlier incarnations."""
     reports = tuple(
-        add_totals(report, [other for life in earlier for other in life.reports if _is_same(report, other)])
+        add_totals(report, [other for each in earlier for other in each.reports if _is_same(report, other)])
         for report in status.reports
     )
-    num_env_failures = sum((life.num_env_failures for life in earlier), status.num_env_failures)
+    num_env_failures = sum((each.num_env_failures for each in earlier), status.num_env_failures)
     return replace(status, reports=reports, num_env_failures=num_env_failures)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient
@@ -24,7 +25,7 @@ class SyncGradientSource(RemoteGradientSource):
         Updates for each step that any worker collects; by default as many as the algorithm says in each stage.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet, replay_ratio: float | None = None) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet, replay_ratio: float | None = None) -> None:
         super().__init__(col_worker, workers)
         self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
 
@@ -56,7 +57,7 @@ class SyncGradientSource(RemoteGradientSource):
         limiter.collected(sum(reply.num_counted for reply in replies.values()))
         return limiter.due
 
-    def _round(self, indices: list[int], method: str, *args: Any) -> dict[int, GradientReply]:
+    def _round(self, indices: list[int], method: str, *args: object) -> dict[int, GradientReply]:
         """One reply of each worker that is still there."""
         replies: dict[int, GradientReply] = {}
         for answer in self.workers.wait_all([self._advance(index, method, *args) for index in indices]):

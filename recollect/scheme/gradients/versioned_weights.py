@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from recollect.roles import Algorithm
 from recollect.scheme.weights import pack_weights, unpack_weights
 
 Arrays = dict[str, np.ndarray]
@@ -34,14 +35,14 @@ class VersionedWeights:
     num_missed: int = 0
 
 
-def read_weights(algo: Any, version: int) -> VersionedWeights:
+def read_weights(algo: Algorithm, version: int) -> VersionedWeights:
     """What an algorithm and its actor have learned; a copy."""
     weights = pack_weights(algo.actor), pack_weights(algo.multipliers)
     return VersionedWeights(*weights, version, algo.num_learners, algo.num_missed)
 
 
-def apply_weights(algo: Any, learned: VersionedWeights) -> None:
-    """Let an algorithm and its actor go on from what another one has learned."""
+def apply_weights(algo: Algorithm, learned: VersionedWeights) -> None:
+    """Let an algorithm and its actor adopt what another one has learned."""
     algo.set_weights(unpack_weights(learned.actor))
     algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))
     algo.num_updates = learned.version
@@ -49,13 +50,13 @@ def apply_weights(algo: Any, learned: VersionedWeights) -> None:
     algo.num_missed = learned.num_missed
 
 
-def read_state(algo: Any) -> dict[str, Any]:
+def read_state(algo: Algorithm) -> dict[str, Any]:
     """All that it takes to learn on elsewhere as if here: weights, optimisers, counters, chance."""
     return {"actor": pack_weights(algo.actor), "algorithm": algo.state()}
 
 
-def apply_state(algo: Any, state: Mapping[str, Any], *, with_chance: bool) -> None:
-    """Go on from what `read_state` gave.
+def apply_state(algo: Algorithm, state: Mapping[str, Any], *, with_chance: bool) -> None:
+    """Resume from what `read_state` gave.
 
     Parameters
     ----------

@@ -1,19 +1,21 @@
-"""`WorkerJournal`: what a gradient worker notes of its storage, for its successor if it is killed."""
+"""`WorkerJournal`: what a gradient worker notes of its storage, from which it resumes if it is killed."""
 
 import logging
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.agent.storages.snapshots import StorageJournal
 from recollect.errors import StorageError
+from recollect.roles import Storage
+from recollect.scheme.collection.agent_worker import AgentWorker
 
 _LOG = logging.getLogger(__name__)
 
 
 class WorkerJournal:
-    """The journal of one worker; it begins anew with every storage that the worker is given.
+    """The journal of one worker; it is begun again with every storage that the worker is given.
 
     Parameters
     ----------
@@ -39,20 +41,20 @@ class WorkerJournal:
         if self._folder is not None:
             self._journal = StorageJournal(self._folder / str(number))
 
-    def note(self, col_worker: Any) -> None:
+    def note(self, col_worker: AgentWorker) -> None:
         """Write what is new in a worker's storage, and how it stands; without a journal if that is impossible."""
         if self._journal is None:
             return
         try:
-            self._journal.note(col_worker.storage, col_worker.state())
+            self._journal.note(as_buffer(col_worker.storage), col_worker.state())
         except StorageError as error:
             _LOG.warning("gradient worker %d keeps no journal from now on: %s", self._index_worker, error)
             self._journal = None
 
-    def load(self, col_worker: Any) -> None:
+    def load(self, col_worker: AgentWorker) -> None:
         """Give a worker what was noted of another, which it takes the place of."""
         assert self._journal is not None
-        col_worker.load_state(self._journal.load(col_worker.storage))
+        col_worker.load_state(self._journal.load(as_buffer(col_worker.storage)))
 
     def remove(self) -> None:
         """Remove all that was noted."""
@@ -61,6 +63,13 @@ class WorkerJournal:
             # On another machine than the one that made it, nobody else removes the folder of all workers.
             with suppress(OSError):
                 self._folder.parent.rmdir()
+
+
+def as_buffer(storage: Storage) -> BaseBuffer:
+    """The storage as one that can be written to disk; a user's own may not be."""
+    if not isinstance(storage, BaseBuffer):
+        raise StorageError(f"{type(storage).__name__} cannot be saved; derive it from BaseBuffer")
+    return storage
 
 
 def folder_of(folder: Path, index: int) -> Path:

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import NotFiniteError
+from recollect.roles import Batch, Info
 from recollect.scheme.base import engine
 from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GWorker, Info, Revival, numbers_of
+from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, read_state, read_weights
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
@@ -47,7 +49,7 @@ class StageReport:
     is_complete: bool = True
     learned: VersionedWeights | None = None
     failure: str | None = None
-    batch: dict[str, Any] | None = None
+    batch: Batch | None = None
     reason: str | None = None
 
 
@@ -59,7 +61,7 @@ class PeerWorker(GWorker):
     """
 
     _group: PeerGroup | None = None
-    _store: Any = None
+    _store: TCPStore | None = None
     _rank = 0
     _is_waiting = False
 
@@ -104,13 +106,13 @@ class PeerWorker(GWorker):
         return {**read_state(self.algo), _LIMITS: limits}
 
     def adopt(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a peer has learned; storage and collection are left as they are."""
+        """Resume from what a peer has learned; storage and collection are left as they are."""
         apply_state(self.algo, state, with_chance=False)
         self._adopt_limits(state)
 
-    def go_on(self, revival: Revival) -> None:
-        super().go_on(revival)
-        self._adopt_limits(revival.learned)
+    def resume(self, resume_point: ResumePoint) -> None:
+        super().resume(resume_point)
+        self._adopt_limits(resume_point.learned)
 
     def run_stage(self) -> StageReport:
         """Run one update stage together with all peers."""
@@ -120,7 +122,7 @@ class PeerWorker(GWorker):
         try:
             seen = normaliser_sums.take_sums(self.algo.actor)
             self.collect()
-            self._share_moments(seen)
+            self._share_statistics(seen)
             self._share_steps()
             infos.extend(self._update_together())
         except NotFiniteError as error:
@@ -159,13 +161,13 @@ class PeerWorker(GWorker):
         if failure is not None:
             raise failure
 
-    def _share_moments(self, seen: normaliser_sums.Sums) -> None:
+    def _share_statistics(self, seen: normaliser_sums.Sums) -> None:
         """Let the normalisers of all peers have seen what any of them has."""
         gains = normaliser_sums.gain(seen, normaliser_sums.take_sums(self.algo.actor))
         if not gains:
             return
         total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
-        pieces = total.split([values.size for values in gains.values()])
+        pieces = torch.split(total, [values.size for values in gains.values()])
         shared = {
             name: piece.numpy().reshape(values.shape)
             for (name, values), piece in zip(gains.items(), pieces, strict=True)

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -50,7 +50,7 @@ class PeerGroup:
     """
 
     def __init__(
-        self, meeting: Meeting, rank: int, *, timeout_s: float, device: torch.device, store: Any = None
+        self, meeting: Meeting, rank: int, *, timeout_s: float, device: torch.device, store: TCPStore | None = None
     ) -> None:
         backend = "nccl" if device.type == "cuda" else "gloo"
         try:
@@ -77,13 +77,13 @@ class PeerGroup:
         dist.destroy_process_group()
 
 
-def open_meeting(host: str, num_peers: int) -> tuple[Meeting, Any]:
+def open_meeting(host: str, num_peers: int) -> tuple[Meeting, TCPStore]:
     """Open a place on this machine for peers to meet; returns it and what keeps it open."""
     store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
     return Meeting(host, store.port, num_peers), store
 
 
-def _wait_for_all(store: Any, meeting: Meeting, rank: int) -> None:
+def _wait_for_all(store: TCPStore, meeting: Meeting, rank: int) -> None:
     """Wait until every peer has come; one that was lost on the way is missed soon."""
     store.set(f"{_PRESENT}{rank}", "")
     store.wait([f"{_PRESENT}{peer}" for peer in range(meeting.num_peers)], _JOIN_TIMEOUT)

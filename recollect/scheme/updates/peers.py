@@ -7,15 +7,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from recollect.errors import NotFiniteError, WorkerError
+from recollect.roles import Info
+from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.gradient_source import Gradient
-from recollect.scheme.gradients.remote_source import Factory, RemoteGradientSource, mean_info
+from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_info
 from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
-from recollect.scheme.updates.u_worker import Info, UWorker
+from recollect.scheme.updates.u_worker import UWorker
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,12 +31,12 @@ _MOST_FAILURES: Final = 3
 class PeerGradientSource(RemoteGradientSource):
     """Gradient workers that average gradients among themselves and apply them.
 
-    When one of them is lost, the others give up the stage, and all meet again with its successor, which goes
-    on from what the others have learned. When they fail to come together though none is lost, again and again, the run
-    ends with what they say of it.
+    When one of them is lost, the others give up the stage, and all meet again with the restarted one, which resumes
+    from what the others have learned. When they repeatedly fail to come together though none is lost, the run ends
+    with their reason.
     """
 
-    def __init__(self, col_worker: Any, workers: GWorkerSet) -> None:
+    def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
         super().__init__(col_worker, workers)
         self._have_met = False
         self._num_failures = 0
@@ -72,9 +75,9 @@ class PeerGradientSource(RemoteGradientSource):
         self._have_met = False
         self._versions = {}
 
-    def replace_agent_component(self, component_name: str, new_component_factory: Factory) -> None:
+    def _replace(self, command: ReplaceComponent) -> None:
         self.fetch_state()
-        super().replace_agent_component(component_name, new_component_factory)
+        super()._replace(command)
         self._versions = {}
         self._have_met = False
 
@@ -90,10 +93,10 @@ class PeerGradientSource(RemoteGradientSource):
     def _meet(self) -> None:
         """Bring all workers together, with what the one that is furthest has learned."""
         state = self._newest_state()
-        successors = {index: self._revival(index) for index in self._lost}
+        restarted = {index: self._resume_point(index) for index in self._lost}
         calls = [
-            self.workers.call(index, "go_on", replace(successors[index], learned=state))
-            if index in successors
+            self.workers.call(index, "resume", replace(restarted[index], learned=state))
+            if index in restarted
             else self.workers.call(index, "adopt", state)
             for index in self.workers.indices
         ]

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
+from recollect.roles import Info
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.gradients.gradient_source import GradientSource
-
-Info = dict[str, Any]
 
 NUM_RECENT_UPDATES: Final = 100
 
@@ -45,12 +45,16 @@ class UWorker(Worker):
             self.num_updates += 1
             self.recent_updates.append(info)
 
+    def execute(self, command: Command) -> None:
+        """Have all workers make a change, and wait until all have."""
+        self.gradients.broadcast(command)
+
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of updates, the algorithm's optimisers included."""
         return {"num_updates": self.num_updates, "algorithm": self.gradients.algo.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.num_updates = int(state["num_updates"])
         self.gradients.algo.load_state(state["algorithm"])
         self.recent_updates.clear()

@@ -45,7 +45,8 @@ def handle(scheme: Scheme, index: int) -> Any:
 
 
 def kill(scheme: Scheme, index: int) -> None:
-    os.kill(ray.get(handle(scheme, index).__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
+    pid = scheme.gradients.workers.processes(300.0)[index].pid  # type: ignore[attr-defined]
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_one_worker_elsewhere_learns_the_same_as_one_here() -> None:
@@ -104,7 +105,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost_or_counted_twic
 
 def status(scheme: Scheme, index: int) -> GradientStatus:
     """What was last heard of a worker."""
-    found: GradientStatus = scheme.gradients._statuses[index]  # type: ignore[attr-defined]
+    found: GradientStatus = scheme.gradients.status_of(index)  # type: ignore[attr-defined]
     return found
 
 

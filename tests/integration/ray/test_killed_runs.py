@@ -82,7 +82,7 @@ def check_storages(scheme: Scheme) -> None:
     found = ray.get(
         [
             workers.handle(index).__ray_call__.remote(
-                lambda self: (len(self.storage), self.col_worker.num_steps, self.col_worker.num_steps_lost)
+                lambda self: (len(self.storage), self.col_worker.num_steps, self.col_worker.counts.num_steps_lost)
             )
             for index in workers.indices
         ]

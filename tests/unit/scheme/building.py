@@ -40,7 +40,7 @@ class LocalWorkers:
     def __init__(self, worker: CWorker) -> None:
         self._worker = worker
         self.num_workers = 0
-        self.collection = LocalCollector(worker)
+        self.collector = LocalCollector(worker)
 
     def local_worker(self) -> CWorker:
         return self._worker

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from recollect.scheme.base import engine
-from recollect.scheme.base.labels import labels_as_resources
 from recollect.scheme.base.worker import Worker
 
 
@@ -17,8 +16,8 @@ class LostError(Exception):
 class Reference:
     """A call that is run when somebody looks for its result."""
 
-    def __init__(self, handle: "Handle", run: Callable[[], Any]) -> None:
-        self.handle = handle
+    def __init__(self, handle: "Handle", run: Callable[[], Any], is_control: bool = False) -> None:
+        self.handle, self.is_control = handle, is_control
         self._run = run
         self._outcome: engine.Outcome | None = None
 
@@ -36,6 +35,10 @@ class Reference:
             return engine.Outcome(error=error)
 
 
+def throw(error: Exception) -> None:
+    raise error
+
+
 class Method:
     def __init__(self, handle: "Handle", name: str, is_control: bool = False) -> None:
         self._handle, self._name, self._is_control = handle, name, is_control
@@ -45,7 +48,7 @@ class Method:
         return Method(self._handle, self._name, True)
 
     def remote(self, *args: Any) -> Reference:
-        reference = Reference(self._handle, lambda: getattr(self._handle.worker, self._name)(*args))
+        reference = Reference(self._handle, lambda: getattr(self._handle.worker, self._name)(*args), self._is_control)
         if self._is_control:
             reference.outcome()
         else:
@@ -54,12 +57,26 @@ class Method:
 
 
 class Handle:
-    """A worker; it is slow if all others come first, and stuck if nothing comes from it."""
+    """A worker; slow ones come last, a stuck one has only a heartbeat, one that is not placed not even that."""
 
-    def __init__(self, worker: Any, params: dict[str, Any], options: dict[str, Any]) -> None:
-        self.worker, self.params, self.options = worker, params, options
+    def __init__(self, worker_class: type, params: dict[str, Any], options: dict[str, Any]) -> None:
+        self.params, self.options = params, options
+        self.worker: Any = None
+        self._build = Reference(self, lambda: None)
+        try:
+            self.worker = worker_class(**params)
+        except Exception as error:  # noqa: BLE001
+            self._build = Reference(self, lambda error=error: throw(error))
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.is_dead = self.is_slow = self.is_stuck = False
+        self.is_placed = True
+
+    @property
+    def build(self) -> "Handle":
+        return self
+
+    def remote(self) -> Reference:
+        return self._build
 
     def __getattr__(self, name: str) -> Method:
         return Method(self, name)
@@ -75,15 +92,14 @@ class FakeEngine:
         monkeypatch.setattr(engine, "is_loss", lambda error: isinstance(error, LostError))
         monkeypatch.setattr(engine, "connect", lambda *args: False)
         monkeypatch.setattr(engine, "is_connected", lambda: True)
-        labels = labels_as_resources({"pool": "collect"})
-        monkeypatch.setattr(engine, "nodes", lambda: [{"CPU": 4.0, "memory": 1e9, **labels}])
+        monkeypatch.setattr(engine, "nodes", lambda: [{"CPU": 4.0, "memory": 1e9}])
         monkeypatch.setattr(engine, "free_resources", lambda: {"CPU": 4.0, "memory": 1e9})
         monkeypatch.setattr(Worker, "as_remote", classmethod(lambda cls, **options: _Class(self, cls, options)))
 
     def ready(self, references: Sequence[Reference], timeout_s: float) -> list[Reference]:
-        waiting = [each for each in references if not each.handle.is_stuck or each.handle.is_dead]
-        fast = [each for each in waiting if not each.handle.is_slow]
-        return fast or waiting
+        ended = [each for each in references if _has_ended(each)]
+        fast = [each for each in ended if not each.handle.is_slow]
+        return fast or ended
 
     def all_ready(self, references: Sequence[Reference], timeout_s: float) -> None:
         for reference in references:
@@ -99,11 +115,16 @@ class FakeEngine:
         return value
 
 
+def _has_ended(reference: Reference) -> bool:
+    handle = reference.handle
+    return handle.is_dead or (handle.is_placed and (reference.is_control or not handle.is_stuck))
+
+
 class _Class:
     def __init__(self, fake: FakeEngine, worker_class: type, options: dict[str, Any]) -> None:
         self._fake, self._class, self._options = fake, worker_class, options
 
     def remote(self, **params: Any) -> Handle:
-        handle = Handle(self._class(**params), params, self._options)
+        handle = Handle(self._class, params, self._options)
         self._fake.handles.append(handle)
         return handle

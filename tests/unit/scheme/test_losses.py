@@ -61,7 +61,7 @@ def check_storages(scheme: Scheme) -> None:
     found = [handle.worker for handle in handles(scheme)]
     counts = [worker.col_worker.num_steps for worker in found]
     assert [len(worker.storage) for worker in found] == counts
-    assert [worker.col_worker.num_steps_lost for worker in found] == [0, 0]
+    assert [worker.col_worker.counts.num_steps_lost for worker in found] == [0, 0]
     assert sum(counts) >= scheme.num_steps
 
 
@@ -170,9 +170,9 @@ def test_too_many_restarts_end_a_run_that_can_be_gone_on_with(
         learner.step()
     with monkeypatch.context() as patch:
         patch.setattr(CWorker, "collect_piece", fail)
-        with pytest.raises(WorkerError, match=r"CWorker 0 failed, and 2 .*\nthe env broke\nWhat was learned") as raised:
+        with pytest.raises(WorkerError, match=r"failed after 2 restarts.*\nthe env broke\nWhat was learned") as raised:
             learner.step()
-    assert str(raised.value).startswith("GWorker 0 cannot go on: " if num_grad_workers else "CWorker 0 failed")
+    assert str(raised.value).startswith("GWorker 0 cannot continue: " if num_grad_workers else "CWorker 0 failed")
     assert len(collectors(fake)) == 3
     learner.stop()
     resumed = Learner(make_scheme("ddqn", "per", workers=workers), 10_000, tmp_path, resume=True)

@@ -12,7 +12,11 @@ from recollect.agent.envs import VecEnv
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer
 from recollect.errors import ConfigError
 from recollect.scheme import Scheme
+from recollect.scheme.base.commands import SetNumCollectors
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.gradients.worker_journal import WorkerJournal
+from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
 from tests.unit.scheme.fake_engine import FakeEngine
 
@@ -104,19 +108,22 @@ def test_what_workers_that_leave_have_sent_allows_for_updates_and_is_noted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     FakeEngine(monkeypatch)
-    workers = {"num_col_workers": 3, "col_mode": "async", "replay_ratio": 0.5, "col_resources": {"num_cpus": 0.5}}
-    scheme = make_scheme(start_steps=0, workers=workers)
-    gradients = scheme.gradients.worker  # type: ignore[attr-defined]
-    gradients._journal = WorkerJournal(tmp_path, 0)
-    run(scheme, 2)
-    num_steps = scheme.num_steps
-    scheme.remove_col_workers(2)
-    assert scheme.num_steps > num_steps
-    successor = make_scheme().gradients.worker  # type: ignore[attr-defined]
-    WorkerJournal(tmp_path, 0).load(successor.col_worker)
-    assert len(successor.storage) == successor.col_worker.num_steps == scheme.num_steps
-    run(scheme, 2)
-    assert scheme.num_updates == scheme.num_steps // 2
+    workers = {"num_col_workers": 3, "col_mode": "async", "col_resources": {"num_cpus": 0.5}}
+    scheme: Any = make_scheme(start_steps=0, workers=workers)
+    col_workers = scheme.gradients.worker.col_workers
+    worker = GWorker(0, lambda *_: col_workers, replay_ratio=0.5, journal_folder=tmp_path)
+    update = UWorker(0, LocalGradientSource(worker))
+    for _ in range(2):
+        update.step()
+    num_steps = worker.col_worker.num_steps
+    update.execute(SetNumCollectors(1))
+    assert worker.col_worker.num_steps > num_steps
+    successor = make_scheme().col_worker
+    WorkerJournal(tmp_path, 0).load(successor)
+    assert len(successor.storage) == successor.num_steps == worker.col_worker.num_steps
+    for _ in range(2):
+        update.step()
+    assert update.num_updates == worker.col_worker.num_steps // 2
     scheme.stop()
 
 
@@ -127,18 +134,18 @@ def test_successors_of_gradient_workers_build_no_collectors_that_have_left(monke
     scheme = make_scheme(workers=workers)
     gradients: Any = scheme.gradients
     for change, number, expected in (
-        (scheme.add_col_workers, 3, [("add_col_workers", (3,))]),
-        (scheme.remove_col_workers, 2, [("add_col_workers", (1,))]),
-        (scheme.remove_col_workers, 1, []),
-        (scheme.remove_col_workers, 1, [("remove_col_workers", (1,))]),
+        (scheme.add_col_workers, 3, 5),
+        (scheme.remove_col_workers, 2, 3),
+        (scheme.remove_col_workers, 1, 2),
+        (scheme.remove_col_workers, 1, 1),
     ):
         change(number)
         gradients.workers.handle(0).is_dead = True
         gradients.workers.wait([gradients.workers.call(0, "status")])
         successor = gradients.workers.handle(0)
-        assert successor.calls == expected
+        assert successor.calls == [("execute", (SetNumCollectors(expected),))]
         gradients.workers.wait([gradients.workers.call(0, "status")])
-        assert successor.worker.col_workers.num_workers == scheme.num_col_workers
+        assert successor.worker.col_workers.num_workers == scheme.num_col_workers == expected
     scheme.stop()
 
 
@@ -156,14 +163,8 @@ def test_gradient_workers_are_not_asked_for_a_number_of_collectors_that_makes_no
     scheme.stop()
 
 
-def test_gradient_workers_and_all_of_their_collectors_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_workers_and_their_collectors_share_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeEngine(monkeypatch)
-    workers = {"num_grad_workers": 2, "grad_resources": {"num_cpus": 1}, "col_resources": {"num_cpus": 0.5}}
-    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each, but the cluster has room for 4 beside 2"):
-        make_scheme(workers={**workers, "num_col_workers": 3})
-    assert fake.handles == []
-    scheme = make_scheme(workers={**workers, "num_col_workers": 2})
-    with pytest.raises(ConfigError, match=r"6 CWorkers ask for CPU 0\.5 each"):
-        scheme.add_col_workers(1)
-    assert scheme.num_col_workers == 2
+    scheme = make_scheme(workers={"num_grad_workers": 2, "num_col_workers": 3})
+    assert {handle.options["num_cpus"] for handle in fake.handles} == {0.5}, "4 cores for 8 workers"
     scheme.stop()

@@ -5,11 +5,10 @@ from collections import Counter, deque
 from typing import Final
 
 from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
-from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.collectors.inbox import Life
+from recollect.scheme.collection.agent_worker import AgentWorker
+from recollect.scheme.collection.collectors.inbox import Incarnation
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
-from recollect.scheme.compatibility import check_older_policies
 from recollect.scheme.weights import Version
 
 # Calls that a worker has at most: while the result of one is on its way, it is busy with the next.
@@ -33,18 +32,17 @@ class AsyncCollector(RemoteCollector):
     """
 
     def __init__(
-        self, worker: CWorker, workers: WorkerSet, num_parents: int = 1, *, max_policy_lag: int | None = None
+        self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1, *, max_policy_lag: int | None = None
     ) -> None:
         super().__init__(worker, workers, num_parents)
-        if worker.algo.is_on_policy:
-            check_older_policies(type(worker.storage))
+        worker.stages.check_asynchronous(type(worker.storage))
         self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
         self._num_calls = int(min(_MOST_CALLS, self._max_lag))
         self._pending: dict[Call, int] = {}
         self._waiting: deque[SentPiece] = deque()
 
     def _collect(self, version: Version) -> None:
-        num_enough = self._workers.num_workers if self.worker.algo.is_on_policy else 1
+        num_enough = self.worker.stages.num_messages(self._workers.num_workers)
         self._store_waiting()
         self._call_all(version)
         while len(self._receipts) < num_enough:
@@ -86,15 +84,15 @@ class AsyncCollector(RemoteCollector):
         self._waiting = kept
         self._forget_departed()
 
-    def _is_expected(self, life: Life) -> bool:
+    def _is_expected(self, incarnation: Incarnation) -> bool:
         """What a worker has sent before its end may be on its way still."""
-        return any((*new.source, new.epoch) == life for new in self._waiting) or any(
-            self._life(call.worker, call.epoch) == life for call in self._pending
+        return any((*new.source, new.epoch) == incarnation for new in self._waiting) or any(
+            self._incarnation(call.worker, call.epoch) == incarnation for call in self._pending
         )
 
     def _let_go(self, index: int) -> None:
         """Wait for what a worker that leaves has collected; an on-policy storage takes it in the next stage."""
         for answer in self._workers.wait_all([call for call in self._pending if call.worker == index]):
             self._note(answer)
-        if not self.worker.algo.is_on_policy:
+        if self.worker.stages.keeps_experience:
             self._store_waiting()

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 from recollect.checks import check_count
 from recollect.errors import ConfigError
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.reports import WorkerReport
 
@@ -13,13 +14,13 @@ class Collector(ABC):
 
     Parameters
     ----------
-    worker : CWorker
+    worker : AgentWorker
         The worker whose storage is filled, and which counts steps and episodes.
     num_parents : int
         Collections like this one, each for a gradient worker, that a run has.
     """
 
-    def __init__(self, worker: CWorker, num_parents: int = 1) -> None:
+    def __init__(self, worker: AgentWorker, num_parents: int = 1) -> None:
         self.worker = worker
         self._num_parents = num_parents
 
@@ -56,6 +57,11 @@ class Collector(ABC):
 
 class LocalCollector(Collector):
     """The worker collects itself."""
+
+    worker: CWorker
+
+    def __init__(self, worker: CWorker, num_parents: int = 1) -> None:
+        super().__init__(worker, num_parents)
 
     def collect(self) -> int:
         """Collect for one update stage."""

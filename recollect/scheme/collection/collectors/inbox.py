@@ -7,29 +7,29 @@ from recollect import keys
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import load_schema
 from recollect.errors import SchemaError, StorageError
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.gradients.normaliser_sums import add, put_sums, take_sums
 
-Life = tuple[int, int, int]
+Incarnation = tuple[int, int, int]
 """Index of a worker's parent, its own, and its epoch: the source of a stream of steps."""
 
 
 class Inbox:
     """Puts pieces into the storage of the learner's worker, and has it count steps and episodes.
 
-    Every life of a worker is a source of its own in the storage, which drops steps that are there already.
+    Every incarnation of a worker is a source of its own in the storage, which drops steps that are there already.
 
     Parameters
     ----------
-    worker : CWorker
+    worker : AgentWorker
         The learner's worker.
     """
 
-    def __init__(self, worker: CWorker) -> None:
+    def __init__(self, worker: AgentWorker) -> None:
         self._worker = worker
-        self._schemas: dict[Life, Schema] = {}
+        self._schemas: dict[Incarnation, Schema] = {}
         self._stage_steps: Counter[tuple[int, int]] = Counter()
 
     def begin_stage(self) -> None:
@@ -37,25 +37,19 @@ class Inbox:
         self._stage_steps.clear()
 
     def has_room(self, new: SentPiece) -> bool:
-        """Whether the storage can take a piece in this stage; only on-policy ones are ever full.
-
-        A piece that is larger than the whole storage has room in no stage: it is not kept back, so that the storage
-        refuses it.
-        """
-        num_stored = self._stage_steps[new.source]
-        if not self._worker.algo.is_on_policy or num_stored == 0:
-            return True
-        return bool(num_stored + new.num_steps <= self._worker.storage.max_size)
+        """Whether the storage can take a piece in this stage; only on-policy ones are ever full."""
+        worker = self._worker
+        return worker.stages.has_room(self._stage_steps[new.source], new.num_steps, worker.storage)
 
     def insert(self, new: SentPiece, newest_version: int) -> Receipt:
         """Take in a piece, and say what it brought."""
         codec_s, num_new = 0.0, 0
         if new.num_steps:
-            life = (*new.source, new.epoch)
+            incarnation = (*new.source, new.epoch)
             begin = time.perf_counter()
-            piece = new.piece(self._schema_of(life, new))
+            piece = new.piece(self._schema_of(incarnation, new))
             codec_s = 0.0 if new.codec_s is None else new.codec_s + time.perf_counter() - begin
-            num_new = self._worker.storage.append_piece(piece, source=life)
+            num_new = self._worker.storage.append_piece(piece, source=incarnation)
             self._count(new, num_new)
         return Receipt(
             num_new,
@@ -66,21 +60,21 @@ class Inbox:
             new.info[keys.ENV_FAILURES],
         )
 
-    def forget(self, life: Life) -> None:
-        """Say that a life has ended; its successor takes its lanes."""
-        self._schemas.pop(life, None)
+    def forget(self, incarnation: Incarnation) -> None:
+        """Say that an incarnation has ended; the next one takes its lanes."""
+        self._schemas.pop(incarnation, None)
         try:
-            self._worker.storage.release_source(life)
-        except StorageError:  # this storage has nothing of that life
+            self._worker.storage.release_source(incarnation)
+        except StorageError:  # this storage has nothing of it
             return
 
-    def _schema_of(self, life: Life, new: SentPiece) -> Schema:
-        """The fields of a life's steps, which its first piece tells."""
+    def _schema_of(self, incarnation: Incarnation, new: SentPiece) -> Schema:
+        """The fields of an incarnation's steps, which its first piece tells."""
         if new.schema:
-            self._schemas[life] = load_schema(new.schema)
-        if life not in self._schemas:
-            raise SchemaError(f"the first piece of worker {life} did not come, which says what its steps are")
-        return self._schemas[life]
+            self._schemas[incarnation] = load_schema(new.schema)
+        if incarnation not in self._schemas:
+            raise SchemaError(f"the first piece of worker {incarnation} did not come, which says what its steps are")
+        return self._schemas[incarnation]
 
     def _count(self, new: SentPiece, num_new: int) -> None:
         """Count the steps and episodes of a piece, unless it has come before."""
@@ -88,7 +82,7 @@ class Inbox:
             return
         worker = self._worker
         self._stage_steps[new.source] += new.num_steps
-        worker.num_steps += num_new
+        worker.counts.num_steps += num_new
         if new.gains:
             put_sums(worker.actor, add(take_sums(worker.actor), [new.gains]))
         worker.episodes.add(new.info[keys.ENDED])

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.collector import Collector, check_addition, check_removal
-from recollect.scheme.collection.collectors.inbox import Inbox, Life
+from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import PublishedWeights, Version
@@ -20,7 +20,7 @@ class RemoteCollector(Collector):
 
     Parameters
     ----------
-    worker : CWorker
+    worker : AgentWorker
         The learner's worker.
     workers : WorkerSet
         Those that collect.
@@ -28,14 +28,14 @@ class RemoteCollector(Collector):
         Collections like this one that a run has.
     """
 
-    def __init__(self, worker: CWorker, workers: WorkerSet, num_parents: int = 1) -> None:
+    def __init__(self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1) -> None:
         super().__init__(worker, num_parents)
         self._workers = workers
-        workers.on_loss = self._bury
+        workers.on_loss = self._on_loss
         self._inbox = Inbox(worker)
         self._weights = PublishedWeights()
         self._records = {index: self._record(index) for index in workers.indices}
-        self._departed: list[Life] = []
+        self._departed: list[Incarnation] = []
         self._receipts: list[Receipt] = []
         self._num_received = 0
 
@@ -63,7 +63,7 @@ class RemoteCollector(Collector):
         check_removal(num_workers, self._workers.num_workers)
         for index in self._workers.indices[-num_workers:]:
             self._let_go(index)
-            self._departed.append(self._life(index, self._workers.epoch(index)))
+            self._departed.append(self._incarnation(index, self._workers.epoch(index)))
             self._workers.remove(index)
             del self._records[index]
         self._forget_departed()
@@ -74,7 +74,7 @@ class RemoteCollector(Collector):
         return sum(report.env_failures for report in self.reports())
 
     def progress(self) -> int:
-        """Return a number that moves on with every piece, and with every sign of life of a worker."""
+        """Return a number that moves with every piece, and with every heartbeat of a worker."""
         return self._num_received + self._workers.progress
 
     @abstractmethod
@@ -85,7 +85,7 @@ class RemoteCollector(Collector):
     def _let_go(self, index: int) -> None:
         """Wait for what a worker that leaves has collected."""
 
-    def _is_expected(self, life: Life) -> bool:
+    def _is_expected(self, incarnation: Incarnation) -> bool:
         """Whether something of a worker that has left is still to be stored."""
         return False
 
@@ -94,22 +94,22 @@ class RemoteCollector(Collector):
             index, _COLLECT, version.reference, version.number, self.num_run_steps, tuple(listen_to)
         )
 
-    def _life(self, index: int, epoch: int) -> Life:
+    def _incarnation(self, index: int, epoch: int) -> Incarnation:
         return (self.worker.index_parent, index, epoch)
 
-    def _bury(self, index: int, epoch: int) -> None:
-        """Follow the end of a worker's life."""
-        self._departed.append(self._life(index, epoch))
+    def _on_loss(self, index: int, epoch: int) -> None:
+        """Follow the end of an incarnation of a worker."""
+        self._departed.append(self._incarnation(index, epoch))
         self._forget_departed()
         if index in self._records:
-            self._records[index].begin_life()
+            self._records[index].restart()
 
     def _forget_departed(self) -> None:
         """Let others take the lanes of those that left, once all of their steps are stored."""
-        for life in self._departed:
-            if not self._is_expected(life):
-                self._inbox.forget(life)
-        self._departed = [life for life in self._departed if self._is_expected(life)]
+        for incarnation in self._departed:
+            if not self._is_expected(incarnation):
+                self._inbox.forget(incarnation)
+        self._departed = [each for each in self._departed if self._is_expected(each)]
 
     def _take_in(self, new: SentPiece) -> None:
         receipt = self._inbox.insert(new, self._weights.number)

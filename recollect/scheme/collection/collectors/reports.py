@@ -27,15 +27,15 @@ class WorkerReport:
     lag, max_lag : float
         Versions that its policy was behind, on average and at most.
     restarts : int
-        How often it was built anew.
+        How often it was restarted.
     num_bytes, bytes_per_s
         What it sent.
     codec_s : float
         Seconds spent on compression.
     env_failures : int
-        Environments that failed and were built anew.
+        Environments that failed and were rebuilt.
     is_alive : bool
-        Whether anything has come from it since it was built, or built anew.
+        Whether anything has come from it since it was built, or restarted.
     """
 
     index_parent: int
@@ -85,7 +85,7 @@ class WorkerRecord:
         self._num_steps = 0
         self._num_bytes = 0
         self._codec_s = 0.0
-        # Of earlier lives, and of the present one.
+        # Of earlier incarnations, and of the present one.
         self._env_failures = [0, 0]
         self._is_alive = False
 
@@ -99,8 +99,8 @@ class WorkerRecord:
         self._env_failures[1] = receipt.env_failures
         self._is_alive = True
 
-    def begin_life(self) -> None:
-        """Note that the worker is built anew."""
+    def restart(self) -> None:
+        """Note that the worker is restarted."""
         self._env_failures = [sum(self._env_failures), 0]
         self._is_alive = False
 

@@ -22,7 +22,7 @@ class SentPiece:
     source : tuple of int
         Index of the worker's parent and its own.
     epoch : int
-        Which life of the worker saw the steps; each has a stream of its own.
+        Which incarnation of the worker saw the steps; each has a stream of its own.
     version : int
         Version of the weights that were acted with.
     info : dict

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
-from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
@@ -28,7 +28,7 @@ class SyncCollector(RemoteCollector):
     """
 
     def __init__(
-        self, worker: CWorker, workers: WorkerSet, num_parents: int = 1, *, fraction_workers: float = 1.0
+        self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1, *, fraction_workers: float = 1.0
     ) -> None:
         super().__init__(worker, workers, num_parents)
         self._fraction_workers = fraction_workers

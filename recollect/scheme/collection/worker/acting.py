@@ -1,45 +1,75 @@
 """`Acting`: how a worker acts in its train environments, step by step."""
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Protocol, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from recollect import keys
 from recollect.agent.envs.step import Step
-from recollect.errors import SchemaError, WorkerError
+from recollect.errors import SchemaError
+from recollect.roles import ActingStep, Algorithm, Observation, Sample, SteppingEnvs
+from recollect.scheme.collection.worker.components import Components
+from recollect.scheme.collection.worker.counts import Counts
 from recollect.scheme.collection.worker.episodes import EpisodeLog
 
-if TYPE_CHECKING:
-    from recollect.scheme.collection.c_worker import CWorker
+
+class StepSink(Protocol):
+    """Takes steps: a storage, or what sends them to one. If it has `handle_end_of_episode`, it is called after one."""
+
+    def insert_transition(self, sample: Sample) -> None: ...
 
 
 class Acting:
-    """Takes steps in the train environments of a worker, whose observations and counters it moves on.
+    """Takes steps in train environments, and counts them.
 
     Parameters
     ----------
-    worker : CWorker
-        The worker; it has its components by the time of the first step.
+    components : Components
+        Has the environments, the actor and the algorithm; any of them may be replaced between steps.
+    counts : Counts
+        Where steps and episodes are counted.
+    device : torch.device
+        Where to compute.
+    on_step : callable
+        Called after every step.
+
+    Attributes
+    ----------
+    latest_obs : (nested) arrays
+        Latest observations `[num_envs, ...]` as the environments gave them.
+    rhs, done : tensors
+        Hidden states `[num_envs, R]`, and whether the observations begin an episode `[num_envs, 1]`.
+    is_mid_step : bool
+        Whether a step was interrupted: nobody knows how far the environments came.
     """
 
-    def __init__(self, worker: "CWorker") -> None:
-        self._worker = worker
-        self._log = EpisodeLog(0)
+    latest_obs: Observation
+    rhs: Tensor
+    done: Tensor
+
+    def __init__(
+        self, components: Components, counts: Counts, device: torch.device, on_step: Callable[[], None]
+    ) -> None:
+        self._components = components
+        self._counts = counts
+        self._device = device
+        self._on_step = on_step
         self._heard: set[str] = set()
-        self._is_mid_step = False
         self._has_joined = False
         self._num_steps_elsewhere = 0
         # The algorithm that was found to tell nothing beside its actions, so as not to ask it at every random step.
-        self._silent_algo: Any = None
+        self._silent_algo: Algorithm | None = None
+        self.begin_episodes()
 
     def begin_episodes(self) -> None:
         """Begin an episode in every environment."""
-        worker = self._worker
-        worker.latest_obs, worker.rhs, worker.done = worker.actor.actor_initial_states(worker.envs_train.reset())
-        self._log = EpisodeLog(worker.envs_train.num_envs)
-        self._is_mid_step = False
+        envs = self._components.envs_train
+        self.latest_obs, self.rhs, self.done = self._components.actor.actor_initial_states(envs.reset())
+        self._log = EpisodeLog(envs.num_envs)
+        self.is_mid_step = False
 
     def hear(self, word: str) -> None:
         """Take in a word from outside."""
@@ -47,118 +77,103 @@ class Acting:
 
     def follow_run(self, num_run_steps: int) -> None:
         """Take into account what other workers have collected, see `CWorker.follow_run`."""
-        worker = self._worker
         if not self._has_joined and num_run_steps:
-            worker.envs_train.reseed(num_run_steps)
-            worker.seed_actor(worker.actor, num_run_steps)
+            self._components.envs_train.reseed(num_run_steps)
+            self._components.seed_actor(num_run_steps)
             self.begin_episodes()
         self._has_joined = True
-        before = max(0, worker.num_steps + self._num_steps_elsewhere - worker.algo.start_steps)
+        before = self._num_steps_after_start()
         # What this worker has sent may not have been counted yet.
-        self._num_steps_elsewhere = max(self._num_steps_elsewhere, num_run_steps - worker.num_steps)
-        after = max(0, worker.num_steps + self._num_steps_elsewhere - worker.algo.start_steps)
+        self._num_steps_elsewhere = max(self._num_steps_elsewhere, num_run_steps - self._counts.num_steps)
+        after = self._num_steps_after_start()
         if after > before:
-            worker.algo.num_acted += after - before
+            self._components.algo.num_acted += after - before
 
-    def take_steps(self, into: Any, num_steps: int, listen_to: Collection[str]) -> None:
-        """Take `num_steps` steps, or fewer if a word is heard that ends it, and put them into a storage or recorder."""
-        worker = self._worker
-        if worker.envs_train is None:
-            raise WorkerError(f"worker {worker.index_worker} has no train environments; give train_envs_factory")
-        if self._is_mid_step:
-            self._begin_anew()
+    def take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str], fraction: float) -> None:
+        """Take `num_steps` steps, or fewer if a word is heard after a fraction of them."""
         for number in range(num_steps):
-            if self._heard and number >= worker.fraction_samples * num_steps and self._heard.intersection(listen_to):
+            if self._heard and number >= fraction * num_steps and self._heard.intersection(listen_to):
                 break
             self._take_step(into)
         self._heard.clear()
-        worker.iter += 1
 
-    def _begin_anew(self) -> None:
-        """Replace the environments after a step was interrupted: nobody knows how far it came."""
-        worker = self._worker
-        assert worker.train_envs_factory is not None
-        worker.replace_agent_component(keys.ENVS_TRAIN_COMPONENT, worker.train_envs_factory)
-        worker.envs_train.reseed(worker.num_steps)
-        self.begin_episodes()
-
-    def _take_step(self, into: Any) -> None:
-        """Act once in every train environment, and put what happened into a storage or recorder."""
-        worker = self._worker
-        self._is_mid_step = True
+    def _take_step(self, into: StepSink) -> None:
+        """Act once in every train environment, and hand on what happened."""
+        actor, algo = self._components.actor, self._components.algo
+        self.is_mid_step = True
         action, clipped_action, rhs, other = self._act()
-        step = worker.envs_train.step(clipped_action)
+        step = cast(SteppingEnvs, self._components.envs_train).step(clipped_action)
         ended = step.terminated | step.truncated
         try:
             into.insert_transition(self._sample(step, ended, action, other))
         except SchemaError as error:
             raise SchemaError(f"{error}{self._where(step, clipped_action)}") from error
-        worker.actor.observe(worker.latest_obs, step.reward, step.begins, worker.algo.gamma, skip=step.skip)
+        actor.observe(self.latest_obs, step.reward, step.begins, algo.gamma, skip=step.skip)
         self._count(step, ended, into)
-        worker.latest_obs, worker.rhs = step.obs, rhs
-        worker.done = torch.from_numpy(step.begins.astype(np.float32)).to(worker.device)
-        self._is_mid_step = False
-        worker.tick()
+        self.latest_obs, self.rhs = step.obs, rhs
+        self.done = torch.from_numpy(step.begins.astype(np.float32)).to(self._device)
+        self.is_mid_step = False
+        self._on_step()
 
-    def _act(self) -> tuple[Any, Any, Any, dict[str, Any]]:
+    def _num_steps_after_start(self) -> int:
+        num_steps = self._counts.num_steps + self._num_steps_elsewhere
+        return max(0, num_steps - self._components.algo.start_steps)
+
+    def _act(self) -> ActingStep:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
-        worker = self._worker
-        if worker.num_steps + self._num_steps_elsewhere >= worker.algo.start_steps:
-            chosen: tuple[Any, Any, Any, dict[str, Any]] = worker.algo.acting_step(
-                worker.latest_obs, worker.rhs, worker.done
-            )
-            return chosen
-        rhs, other = self._look_on()
-        action = worker.actor.random_actions(worker.envs_train.num_envs)
-        return action, worker.actor.to_env(action), rhs, other
+        actor, algo = self._components.actor, self._components.algo
+        if self._counts.num_steps + self._num_steps_elsewhere >= algo.start_steps:
+            return algo.acting_step(self.latest_obs, self.rhs, self.done)
+        rhs, other = self._stored_beside_random()
+        action = actor.random_actions(self._components.envs_train.num_envs)
+        return action, actor.to_env(action), rhs, other
 
-    def _look_on(self) -> tuple[Any, dict[str, Any]]:
+    def _stored_beside_random(self) -> tuple[Tensor, dict[str, Tensor]]:
         """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
-        worker = self._worker
-        if worker.algo is self._silent_algo and not worker.actor.is_recurrent:
-            return worker.rhs, {}
-        with worker.algo.aside():
-            _, _, rhs, other = worker.algo.acting_step(worker.latest_obs, worker.rhs, worker.done)
-        self._silent_algo = None if other else worker.algo
+        algo = self._components.algo
+        if algo is self._silent_algo and not self._components.actor.is_recurrent:
+            return self.rhs, {}
+        with algo.aside():
+            _, _, rhs, other = algo.acting_step(self.latest_obs, self.rhs, self.done)
+        self._silent_algo = None if other else algo
         return rhs, other
 
-    def _sample(self, step: Step, ended: np.ndarray, action: Any, other: Mapping[str, Any]) -> dict[str, Any]:
+    def _sample(self, step: Step, ended: np.ndarray, action: Tensor, other: dict[str, Tensor]) -> Sample:
         """What the storage takes of one step, `[num_envs, ...]` by key."""
-        worker = self._worker
         sample = {
-            keys.OBS: worker.latest_obs,
-            keys.DONE: worker.done,
+            keys.OBS: self.latest_obs,
+            keys.DONE: self.done,
             keys.ACTION: action,
             keys.REWARD: step.reward,
             keys.NEXT_OBS: step.next_obs,
             keys.NEXT_DONE: ended,
             keys.NEXT_TERMINATED: step.terminated,
         }
-        if worker.actor.is_recurrent:
-            sample[keys.RHS] = worker.rhs
+        if self._components.actor.is_recurrent:
+            sample[keys.RHS] = self.rhs
         if other:
-            sample |= {key: value for key, value in other.items() if key in worker.storage.storage_tensors}
+            stored = self._components.storage.storage_tensors
+            sample |= {key: value for key, value in other.items() if key in stored}
         if step.skip is not None:
             sample[keys.SKIP] = step.skip
         if step.cut.any():
             sample[keys.CUT] = step.cut
         return sample
 
-    def _where(self, step: Step, actions: Any) -> str:
+    def _where(self, step: Step, actions: Tensor) -> str:
         """Which environment gave a reward that cannot be learned from, and when; nothing if all are good."""
         bad = np.flatnonzero(~np.isfinite(step.reward[:, 0]))
         if not len(bad):
             return ""
         env = int(bad[0])
         reward, action = step.reward[env, 0], actions[env].tolist()
-        return f"; env {env} gave {reward} after {self._worker.num_steps:,} steps, for the action {action}"
+        return f"; env {env} gave {reward} after {self._counts.num_steps:,} steps, for the action {action}"
 
-    def _count(self, step: Step, ended: np.ndarray, into: Any) -> None:
-        worker = self._worker
+    def _count(self, step: Step, ended: np.ndarray, into: StepSink) -> None:
         num_skipped = 0 if step.skip is None else int(np.count_nonzero(step.skip))
-        worker.num_steps += len(ended) - num_skipped
+        self._counts.num_steps += len(ended) - num_skipped
         episodes = self._log.follow(step, ended)
         if episodes:
-            worker.episodes.add(episodes)
+            self._counts.episodes.add(episodes)
             if hasattr(into, "handle_end_of_episode"):
                 into.handle_end_of_episode()

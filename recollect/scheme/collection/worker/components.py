@@ -1,81 +1,197 @@
-"""How a worker's components are exchanged while it runs: what refers to the old one follows."""
+"""`Components`: the parts of an agent that a worker has, and how they are replaced while it runs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import torch
 
 from recollect import keys
 from recollect.agent.envs.spaces import have_same_form
-from recollect.errors import ConfigError
-
-if TYPE_CHECKING:
-    from recollect.scheme.collection.c_worker import CWorker
-
-Factory = Callable[..., Any]
-
-
-def _replace_actor(worker: "CWorker", factory: Factory) -> None:
-    """The algorithm is created anew with it, because its optimisers hold the weights."""
-    worker.actor = worker.make_actor(factory)
-    worker.actor_version += 1
-    worker.storage.actor = worker.actor
-    _replace_algo(worker, worker.algo_factory)
-    worker.begin_episodes()
+from recollect.errors import ConfigError, WorkerError, closest
+from recollect.roles import (
+    Actor,
+    ActorFactory,
+    AlgorithmFactory,
+    ComponentFactory,
+    EnvsFactory,
+    SteppingEnvs,
+    Storage,
+    StorageFactory,
+    VectorEnvs,
+)
+from recollect.scheme.collection.worker.remote_envs import RemoteEnvs
 
 
-def _replace_algo(worker: "CWorker", factory: Factory) -> None:
-    worker.algo = factory(worker.device, worker.actor, worker.envs_train)
-    worker.algo_factory = factory
-    worker.storage.algorithm = worker.algo
+class Place(NamedTuple):
+    """Where components are built: the device, and the indices of the worker and of its gradient worker."""
+
+    device: torch.device
+    index_worker: int
+    index_parent: int
 
 
-def _replace_storage(worker: "CWorker", factory: Factory) -> None:
-    worker.storage = factory(worker.device, worker.actor, worker.algo, worker.envs_train)
-    worker.num_steps_lost = worker.num_steps
+class Factories(NamedTuple):
+    """What makes the components of a worker."""
+
+    algo: AlgorithmFactory
+    actor: ActorFactory
+    storage: StorageFactory
+    envs_train: EnvsFactory | None = None
+    envs_test: EnvsFactory | None = None
 
 
-def _replace_envs_train(worker: "CWorker", factory: Factory) -> None:
-    envs = worker.make_envs(factory)
-    if envs.num_envs != worker.envs_train.num_envs:
-        envs.close()
-        raise ConfigError(
-            f"the storage is made for {worker.envs_train.num_envs} train environments, got {envs.num_envs}; "
-            "make as many"
-        )
-    _check_spaces(worker, envs)
-    worker.envs_train.close()
-    worker.envs_train = worker.algo.envs = worker.storage.envs = envs
-    worker.train_envs_factory = factory
-    worker.begin_episodes()
+class Components:
+    """Actor, algorithm, storage and environments of a worker; what refers to a replaced one follows.
 
+    Parameters
+    ----------
+    place : Place
+        Where they are.
+    factories : Factories
+        What makes them. Without train environments there is no storage.
+    acts : bool
+        Whether the worker acts in train environments. If not, something stands for them that only tells their form.
 
-def _replace_envs_test(worker: "CWorker", factory: Factory) -> None:
-    envs = worker.make_envs(factory, keys.TEST)
-    _check_spaces(worker, envs)
-    if worker.envs_test is not None:
-        worker.envs_test.close()
-    worker.envs_test = envs
+    Attributes
+    ----------
+    actor, algo
+        Those that are always there.
+    factories : Factories
+        What made the present components.
+    """
 
+    def __init__(self, place: Place, factories: Factories, *, acts: bool) -> None:
+        self.factories = factories
+        self._place = place
+        self._name = f"worker {place.index_worker}"
+        self._acts = acts
+        self._envs_train = None if factories.envs_train is None else self._make_envs_train(factories.envs_train)
+        self._envs_test = None if factories.envs_test is None else factories.envs_test(*place, keys.TEST)
+        self._storage: Storage | None = None
+        self.actor = self._make_actor(factories.actor)
+        self.algo = factories.algo(place.device, self.actor, self._any_envs())
+        if self._envs_train is not None:
+            self._storage = factories.storage(place.device, self.actor, self.algo, self._envs_train)
 
-def _check_spaces(worker: "CWorker", envs: Any) -> None:
-    """Close and refuse environments that the actor was not made for, where both tell their spaces."""
-    actor = worker.actor
-    for role, name, expected in (
-        ("observations", "observation_space", getattr(actor, "obs_space", None)),
-        ("actions", "action_space", getattr(actor, "action_space", None)),
-    ):
-        space = getattr(envs, name, None)
-        if space is not None and expected is not None and not have_same_form(space, expected):
+    @property
+    def envs_train(self) -> VectorEnvs:
+        """The environments to learn in."""
+        if self._envs_train is None:
+            raise WorkerError(f"{self._name} has no train environments; give train_envs_factory")
+        return self._envs_train
+
+    @property
+    def envs_test(self) -> SteppingEnvs:
+        """The environments to evaluate in."""
+        if self._envs_test is None:
+            raise WorkerError(f"{self._name} has no test environments; give test_envs_factory")
+        return self._envs_test
+
+    @property
+    def storage(self) -> Storage:
+        """Where experience goes."""
+        if self._storage is None:
+            raise WorkerError(f"{self._name} has no train environments, and so no storage; give train_envs_factory")
+        return self._storage
+
+    @property
+    def has_train_envs(self) -> bool:
+        """Whether there is something to learn in."""
+        return self._envs_train is not None
+
+    def replace(self, name: str, factory: ComponentFactory) -> None:
+        """Replace a component by one that `factory` makes; one that does not fit is refused, and nothing changes."""
+        if name not in _REPLACEMENTS:
+            raise ConfigError(f"a worker has no component {name!r}; {closest(name, _REPLACEMENTS)}")
+        _REPLACEMENTS[name](self, factory)
+
+    def seed_actor(self, *numbers: int) -> None:
+        """Let the actor explore in a way of this worker's own."""
+        self._seed(self.actor, *numbers)
+
+    def close(self) -> None:
+        """Close the environments."""
+        for envs in (self._envs_train, self._envs_test):
+            if envs is not None:
+                envs.close()
+
+    def _replace_actor(self, factory: ActorFactory) -> None:
+        """The algorithm is built again with it, because its optimisers hold the weights."""
+        self.actor = self._make_actor(factory)
+        self.storage.actor = self.actor
+        self.factories = self.factories._replace(actor=factory)
+        self._replace_algo(self.factories.algo)
+
+    def _replace_algo(self, factory: AlgorithmFactory) -> None:
+        self.algo = factory(self._place.device, self.actor, self._any_envs())
+        self.factories = self.factories._replace(algo=factory)
+        self.storage.algorithm = self.algo
+
+    def _replace_storage(self, factory: StorageFactory) -> None:
+        self._storage = factory(self._place.device, self.actor, self.algo, self.envs_train)
+        self.factories = self.factories._replace(storage=factory)
+
+    def _replace_envs_train(self, factory: EnvsFactory) -> None:
+        before, envs = self.envs_train, self._make_envs_train(factory)
+        if envs.num_envs != before.num_envs:
             envs.close()
             raise ConfigError(
-                f"the actor is made for {role} in {expected}, got environments with {space}; "
-                "make environments of that form, or a new agent"
+                f"the storage is made for {before.num_envs} train environments, got {envs.num_envs}; make as many"
             )
+        self._check_spaces(envs)
+        before.close()
+        self._envs_train = self.algo.envs = self.storage.envs = envs
+        self.factories = self.factories._replace(envs_train=factory)
+
+    def _replace_envs_test(self, factory: EnvsFactory) -> None:
+        before, envs = self._envs_test, factory(*self._place, keys.TEST)
+        self._check_spaces(envs)
+        if before is not None:
+            before.close()
+        self._envs_test = envs
+        self.factories = self.factories._replace(envs_test=factory)
+
+    def _make_actor(self, factory: ActorFactory) -> Actor:
+        """Build an actor; every worker's explores in its own way, the first one's as the factory says."""
+        actor = factory(self._place.device)
+        if self._place.index_worker or self._place.index_parent:
+            self._seed(actor)
+        return actor
+
+    def _seed(self, actor: Actor, *numbers: int) -> None:
+        entropy = [actor.generator.initial_seed(), self._place.index_parent, self._place.index_worker, *numbers]
+        actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
+
+    def _make_envs_train(self, factory: EnvsFactory) -> VectorEnvs:
+        """Build environments that are seeded for this worker, or what stands for them."""
+        return factory(*self._place) if self._acts else RemoteEnvs.of(factory, *self._place)
+
+    def _any_envs(self) -> VectorEnvs:
+        return self.envs_test if self._envs_train is None else self._envs_train
+
+    def _check_spaces(self, envs: VectorEnvs) -> None:
+        """Close and refuse environments that the actor was not made for, where both tell their spaces."""
+        for role, name, expected in (
+            ("observations", "observation_space", getattr(self.actor, "obs_space", None)),
+            ("actions", "action_space", getattr(self.actor, "action_space", None)),
+        ):
+            space = getattr(envs, name, None)
+            if space is not None and expected is not None and not have_same_form(space, expected):
+                envs.close()
+                raise ConfigError(
+                    f"the actor is made for {role} in {expected}, got environments with {space}; "
+                    "make environments of that form, or a new agent"
+                )
 
 
-REPLACEMENTS: Final[dict[str, Callable[["CWorker", Factory], None]]] = {
-    keys.ACTOR_COMPONENT: _replace_actor,
-    keys.ALGO_COMPONENT: _replace_algo,
-    keys.STORAGE_COMPONENT: _replace_storage,
-    keys.ENVS_TRAIN_COMPONENT: _replace_envs_train,
-    keys.ENVS_TEST_COMPONENT: _replace_envs_test,
-}
+_REPLACEMENTS: Final = cast(
+    dict[str, Callable[[Components, Any], None]],
+    {
+        keys.ACTOR_COMPONENT: Components._replace_actor,
+        keys.ALGO_COMPONENT: Components._replace_algo,
+        keys.STORAGE_COMPONENT: Components._replace_storage,
+        keys.ENVS_TRAIN_COMPONENT: Components._replace_envs_train,
+        keys.ENVS_TEST_COMPONENT: Components._replace_envs_test,
+    },
+)

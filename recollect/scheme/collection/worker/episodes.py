@@ -73,7 +73,7 @@ class EpisodeHistory:
         return {_NUM_EPISODES: self.num_episodes, _RECENT: [list(episode) for episode in self.recent]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resume from `state`."""
         self.num_episodes = int(state[_NUM_EPISODES])
         self.recent = deque((Episode(*values) for values in state[_RECENT]), maxlen=NUM_RECENT_EPISODES)
         self._new = []

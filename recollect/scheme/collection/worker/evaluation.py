@@ -4,12 +4,13 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 
 from recollect.checks import check_count
+from recollect.roles import Actor, Algorithm, SteppingEnvs
 from recollect.scheme.collection.worker.episodes import Episode, EpisodeLog, equal_shares
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Evaluation:
         return f"{self.mean:,.1f}{spread} over {episodes}{success}"
 
 
-def evaluate(algo: Any, actor: Any, envs: Any, num_episodes: int) -> Evaluation:
+def evaluate(algo: Algorithm, actor: Actor, envs: SteppingEnvs, num_episodes: int) -> Evaluation:
     """Run exactly `num_episodes` episodes, with actions chosen deterministically.
 
     Every env contributes a number of episodes that is fixed beforehand, its first ones. To take

@@ -4,8 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Self
 
+import gymnasium as gym
+
 from recollect.agent.envs.factory import VecEnvFactory
 from recollect.errors import WorkerError
+from recollect.roles import Device, EnvsFactory, Observation
+
+Spaces = tuple[gym.Space[Any] | None, gym.Space[Any] | None]
+"""Of observations and actions; None where they are not known."""
 
 
 class RemoteEnvs:
@@ -24,8 +30,8 @@ class RemoteEnvs:
     def __init__(
         self,
         num_envs: int,
-        env_fns: Sequence[Callable[[], Any]] = (),
-        find_spaces: Callable[[], tuple[Any, Any]] = lambda: (None, None),
+        env_fns: Sequence[Callable[[], gym.Env[Any, Any]]] = (),
+        find_spaces: Callable[[], Spaces] = lambda: (None, None),
     ) -> None:
         self.num_envs = num_envs
         self.env_fns = list(env_fns)
@@ -33,11 +39,11 @@ class RemoteEnvs:
         self.num_failures = 0
 
     @classmethod
-    def of(cls, factory: Callable[..., Any], *args: Any) -> Self:
-        """Stand for the environments that `factory(*args)` would make, without making them if it can tell."""
+    def of(cls, factory: EnvsFactory, device: Device, index_worker: int, index_parent: int) -> Self:
+        """Stand for the environments that a factory would make, without making them if it can tell."""
         if isinstance(factory, VecEnvFactory):
             return cls(factory.vec_env_size, factory.env_fns(), factory.spaces)
-        envs = factory(*args)
+        envs = factory(device, index_worker, index_parent)
         spaces = getattr(envs, "observation_space", None), getattr(envs, "action_space", None)
         found = cls(envs.num_envs, getattr(envs, "env_fns", ()), lambda: spaces)
         envs.close()
@@ -53,7 +59,7 @@ class RemoteEnvs:
         """Space of one environment's actions."""
         return self._spaces[1]
 
-    def reset(self) -> Any:
+    def reset(self) -> Observation:
         """Refuse: nobody acts here."""
         raise WorkerError("the train environments are in other workers; collect through the collection, not here")
 
@@ -64,5 +70,5 @@ class RemoteEnvs:
         """Do nothing: there is nothing to close."""
 
     @cached_property
-    def _spaces(self) -> tuple[Any, Any]:
+    def _spaces(self) -> Spaces:
         return self._find_spaces()

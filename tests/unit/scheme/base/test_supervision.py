@@ -1,4 +1,4 @@
-"""Restarts are counted within a window; a worker that is looked at and does not move is silent."""
+"""Restarts are counted within a window; a worker that is checked and does not move is silent."""
 
 import time
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine
-from recollect.scheme.base.supervision import Pulse, RestartLog, Supervision
+from recollect.scheme.base.supervision import Heartbeat, RestartLog, Supervision
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 
 class Handle:
-    """A worker whose sign of life is `value`, as long as it `answers`."""
+    """A worker whose heartbeat is `value`, as long as it `answers`."""
 
     def __init__(self) -> None:
         self.value: int | None = 0
@@ -45,12 +45,12 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Handle:
     return handle
 
 
-def look(pulse: Pulse, clock: Clock, seconds: float) -> list[bool]:
-    """Look every second."""
+def check(heartbeat: Heartbeat, clock: Clock, seconds: float) -> list[bool]:
+    """Check every second."""
     found = []
     for _ in range(int(seconds)):
         clock.now += 1
-        found.append(pulse.is_silent())
+        found.append(heartbeat.is_silent())
     return found
 
 
@@ -74,49 +74,61 @@ def test_old_restarts_are_forgotten(clock: Clock) -> None:
 
 
 def test_a_worker_that_moves_is_alive(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
     for value in range(30):
         handle.value = value
-        assert look(pulse, clock, 2) == [False, False]
+        assert check(heartbeat, clock, 2) == [False, False]
 
 
 def test_a_worker_that_does_not_move_is_silent(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
-    look(pulse, clock, 2)
-    assert look(pulse, clock, 10)[-1]
-    pulse.rest()
-    assert not pulse.is_silent()
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    check(heartbeat, clock, 2)
+    assert check(heartbeat, clock, 10)[-1]
+    heartbeat.restart_clock()
+    assert not heartbeat.is_silent()
 
 
 def test_a_worker_that_does_not_answer_is_silent(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
-    look(pulse, clock, 2)
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    check(heartbeat, clock, 2)
     handle.answers = False
     handle.value = 7
-    assert look(pulse, clock, 10)[-1]
+    assert check(heartbeat, clock, 10)[-1]
 
 
 def test_a_worker_may_take_longer_to_be_built(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    handle.value = None
+    assert not any(check(heartbeat, clock, 170))
+    assert check(heartbeat, clock, 20)[-1]
+
+
+def test_a_worker_that_has_not_started_is_waited_for(clock: Clock, handle: Handle) -> None:
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
     handle.answers = False
-    assert not any(look(pulse, clock, 170))
-    assert look(pulse, clock, 20)[-1]
+    assert not any(check(heartbeat, clock, 1000))
+    assert not heartbeat.has_started
+    handle.answers = True
+    check(heartbeat, clock, 2)
+    assert heartbeat.has_started
+    handle.answers = False
+    assert check(heartbeat, clock, 10)[-1]
 
 
-def test_time_in_which_nobody_looks_does_not_count(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
-    look(pulse, clock, 2)
+def test_time_in_which_nobody_checks_does_not_count(clock: Clock, handle: Handle) -> None:
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    check(heartbeat, clock, 2)
     clock.now += 1000
-    assert not pulse.is_silent()
+    assert not heartbeat.is_silent()
 
 
 def test_a_worker_may_take_as_long_to_build_something(clock: Clock, handle: Handle) -> None:
-    pulse = Pulse(handle, Supervision(timeout_s=4))
-    look(pulse, clock, 3)
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    check(heartbeat, clock, 3)
     handle.value = None
-    assert not any(look(pulse, clock, 170))
+    assert not any(check(heartbeat, clock, 170))
     handle.value = 0
-    assert not any(look(pulse, clock, 4))
-    assert look(pulse, clock, 4)[-1]
+    assert not any(check(heartbeat, clock, 4))
+    assert check(heartbeat, clock, 4)[-1]
     handle.value = None
-    assert look(pulse, clock, 190)[-1]
+    assert check(heartbeat, clock, 190)[-1]

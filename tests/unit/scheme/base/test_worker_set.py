@@ -1,16 +1,25 @@
 """Calls end with a value or an error; those who die, raise or hang are replaced; changes reach all, also later."""
 
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from recollect.errors import ConfigError, WorkerError
 from recollect.scheme.base import engine
-from recollect.scheme.base.engine import Outcome
-from recollect.scheme.base.supervision import FinalWorkerError, Pulse, Supervision
+from recollect.scheme.base.commands import Command
+from recollect.scheme.base.supervision import FinalWorkerError, Heartbeat, Supervision
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from tests.unit.scheme.fake_engine import FakeEngine, LostError
+
+
+@dataclass(frozen=True)
+class SetNumber(Command):
+    """Has a worker count from another number."""
+
+    number: int
 
 
 class Adder(Worker):
@@ -27,10 +36,11 @@ class Adder(Worker):
         self.number += number
         return self.number
 
-    def set_number(self, name: str, number: int) -> None:
-        if number < 0 and self.epoch < 5:
+    def execute(self, command: Command) -> None:
+        assert isinstance(command, SetNumber)
+        if command.number < 0 and self.epoch < 5:
             raise ValueError("negative")
-        self.number = number
+        self.number = command.number
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -87,7 +97,7 @@ def test_a_worker_that_fails_is_replaced_once(fake: FakeEngine, is_killed: bool)
 
 def test_a_worker_that_hangs_is_replaced(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = make_set(supervision=Supervision(timeout_s=0.01))
-    monkeypatch.setattr(Pulse, "is_silent", lambda self: self._handle.is_stuck)
+    monkeypatch.setattr(Heartbeat, "is_silent", lambda self: self.handle.is_stuck)
     fake.handles[1].is_stuck = True
     (answer,) = workers.wait([workers.call(1, "add", 1)])
     assert answer.error is not None
@@ -96,7 +106,7 @@ def test_a_worker_that_hangs_is_replaced(fake: FakeEngine, monkeypatch: pytest.M
 
 def test_others_that_deliver_do_not_hide_one_that_hangs(fake: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = make_set(supervision=Supervision(timeout_s=1e-9))
-    monkeypatch.setattr(Pulse, "is_silent", lambda self: self._handle.is_stuck)
+    monkeypatch.setattr(Heartbeat, "is_silent", lambda self: self.handle.is_stuck)
     fake.handles[1].is_stuck = True
     stuck = workers.call(1, "add", 1)
     for _ in range(3):
@@ -114,48 +124,44 @@ def test_too_many_failures_end_the_run(fake: FakeEngine) -> None:
 
 
 def test_a_worker_that_can_never_be_built_ends_the_run_at_once(fake: FakeEngine) -> None:
-    class BuildError(Exception):
-        actor_init_failed = True
+    class Unbuildable(Adder):
+        def __init__(self, **params: Any) -> None:
+            raise ValueError("no such env")
 
-    workers = make_set()
-    call = workers.call(0, "add", 1)
-    call.reference._outcome = Outcome(error=BuildError("no such env"))
-    with pytest.raises(WorkerError, match=r"Adder 0 cannot be built:\nno such env"):
-        workers.wait([call])
+    workers = WorkerSet(Unbuildable, {}, None, 1)
+    with pytest.raises(FinalWorkerError, match=r"Unbuildable 0 cannot be built:\nno such env"):
+        workers.wait([workers.call(0, "add", 1)])
 
 
 def test_changes_reach_all_workers_and_those_that_are_built_later(fake: FakeEngine) -> None:
     workers = make_set()
-    workers.broadcast("set_number", "n", 3)
-    workers.broadcast("set_number", "n", 4)
+    workers.broadcast(SetNumber(3))
+    workers.broadcast(SetNumber(4))
     assert [handle.worker.number for handle in fake.handles] == [4, 4]
     workers.wait([workers.call(0, "add", -1)])
     workers.add(1)
-    assert [handle.calls for handle in fake.handles[2:]] == [[("set_number", ("n", 4))]] * 2
-    workers.forget_changes("set_number")
-    workers.add(1)
-    assert fake.handles[4].calls == []
+    assert [handle.calls for handle in fake.handles[2:]] == [[("execute", (SetNumber(4),))]] * 2
 
 
 def test_a_worker_that_dies_during_a_change_is_asked_again(fake: FakeEngine) -> None:
     workers = make_set()
     fake.handles[1].is_dead = True
-    workers.broadcast("set_number", "n", 3)
+    workers.broadcast(SetNumber(3))
     assert fake.handles[2].worker.number == 3
 
 
 class Frail(Adder):
     """Dies of whatever it is given, in its first lives."""
 
-    def set_number(self, name: str, number: int) -> None:
+    def execute(self, command: Command) -> None:
         if self.epoch < 4:
             raise LostError("the worker is gone")
-        super().set_number(name, number)
+        super().execute(command)
 
 
 def test_a_worker_that_dies_again_and_again_during_a_change_is_asked_until_it_is_built(fake: FakeEngine) -> None:
     workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=4))
-    workers.broadcast("set_number", "n", 3)
+    workers.broadcast(SetNumber(3))
     assert fake.handles[-1].worker.number == 3
     assert workers.num_restarts == 4
 
@@ -163,24 +169,24 @@ def test_a_worker_that_dies_again_and_again_during_a_change_is_asked_until_it_is
 def test_too_many_deaths_during_a_change_end_the_run(fake: FakeEngine) -> None:
     workers = WorkerSet(Frail, {}, None, 1, supervision=Supervision(max_restarts=3))
     with pytest.raises(FinalWorkerError, match="at most 3 are allowed"):
-        workers.broadcast("set_number", "n", 3)
+        workers.broadcast(SetNumber(3))
 
 
 def test_a_change_in_which_a_worker_hangs_is_not_tried_for_ever(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = make_set(1, supervision=Supervision(timeout_s=0.01))
-    monkeypatch.setattr(Pulse, "is_silent", lambda self: True)
+    monkeypatch.setattr(Heartbeat, "is_silent", lambda self: True)
     monkeypatch.setattr(engine, "ready", lambda references, _: [each for each in references if each.handle.is_dead])
-    with pytest.raises(WorkerError, match=r"cannot do set_number:\n.*no sign of life"):
-        workers.broadcast("set_number", "n", 3)
+    with pytest.raises(WorkerError, match=r"cannot execute SetNumber\(number=3\):\n.*no heartbeat"):
+        workers.broadcast(SetNumber(3))
     assert workers.num_restarts == 2
 
 
 def test_a_change_that_a_worker_refuses_is_an_error_and_not_repeated(fake: FakeEngine) -> None:
     workers = make_set()
-    with pytest.raises(WorkerError, match=r"cannot do set_number:\n.*negative"):
-        workers.broadcast("set_number", "n", -1)
+    with pytest.raises(WorkerError, match=r"cannot execute SetNumber\(number=-1\):\n.*negative"):
+        workers.broadcast(SetNumber(-1))
     workers.add(1)
     assert fake.handles[-1].calls == []
 
@@ -218,14 +224,31 @@ def test_resources_and_placement_are_options_of_the_actor(fake: FakeEngine) -> N
         make_set(placement="PACK")
 
 
-def test_more_workers_than_the_cluster_ever_holds_are_refused_before_any_is_built(fake: FakeEngine) -> None:
-    with pytest.raises(ConfigError, match="5 Adders ask for CPU 1 each, but the cluster has room for 4"):
-        WorkerSet(Adder, {}, {"num_cpus": 1}, 5)
-    workers = WorkerSet(Adder, {}, {"num_cpus": 1}, 3)
-    with pytest.raises(ConfigError, match="room for 4"):
-        workers.add(2)
-    assert len(fake.handles) == workers.num_workers == 3
-    assert workers.add(1) == [3]
+def test_workers_that_wait_for_resources_are_told_of_and_never_count_as_hung(
+    fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    workers = WorkerSet(Adder, {}, {"num_cpus": 3}, 2, supervision=Supervision(timeout_s=1))
+    fake.handles[1].is_placed = False
+    call = workers.call(1, "add", 1)
+
+    def pass_minutes(references: Any, timeout_s: float) -> list[Any]:
+        nonlocal now
+        now += timeout_s
+        fake.handles[1].is_placed = now > 1000
+        return fake.ready(references, timeout_s)
+
+    monkeypatch.setattr(engine, "ready", pass_minutes)
+    (answer,) = workers.wait([call])
+    assert (answer.value, workers.num_restarts) == (1, 0)
+    messages = {record.message for record in caplog.records if record.levelname == "WARNING"}
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) in range(10, 20)
+    assert messages == {
+        "waiting for resources: 1 of 2 Adders have not started; each asks for num_cpus 3; the nodes have CPU 4, "
+        "memory 0.931 GiB; free are CPU 4, memory 0.931 GiB. An autoscaler may add nodes; otherwise ask for less, or "
+        "use fewer workers"
+    }
 
 
 def test_a_share_of_the_object_store_is_not_asked_for_and_who_does_hears_of_it(

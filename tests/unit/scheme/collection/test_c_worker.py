@@ -170,18 +170,9 @@ def test_collect_data_hands_the_steps_over() -> None:
 
 
 @pytest.mark.parametrize(("data_to_cpu", "expected"), [(True, "cpu"), (False, "meta")])
-def test_data_are_handed_over_where_they_are_wanted(
-    monkeypatch: pytest.MonkeyPatch, data_to_cpu: bool, expected: str
-) -> None:
+def test_data_are_handed_over_where_they_are_wanted(data_to_cpu: bool, expected: str) -> None:
     worker = make_worker()
-    collect_into = worker._collect_into
-
-    def collect_on_the_cpu(*args: Any) -> Any:
-        info = collect_into(*args)
-        worker.device = torch.device("meta")  # stands for a GPU
-        return info
-
-    monkeypatch.setattr(worker, "_collect_into", collect_on_the_cpu)
+    worker.device = torch.device("meta")  # stands for a GPU
     data, _ = worker.collect_data(data_to_cpu=data_to_cpu)
     assert {value.device.type for value in data.values()} == {expected}
 
@@ -245,7 +236,7 @@ def test_replacing_algorithm_and_storage() -> None:
     worker.replace_agent_component("storage", lambda device, actor, algo, envs: RecordingStorage(actor, algo, envs))
     assert len(worker.storage) == 0
     assert worker.storage.algorithm is worker.algo
-    assert worker.num_steps_lost == worker.num_steps == 4
+    assert worker.counts.num_steps_lost == worker.num_steps == 4
 
 
 def test_replacing_environments() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker_set import Answer, Call
 from recollect.scheme.gradients.g_worker import GWorker
 
@@ -22,7 +23,7 @@ class WorkersHere:
         self.on_loss: Callable[[int, int], None] | None = None
         self.dying: set[int] = set()
         self.slow: set[int] = set()
-        self.changes: list[tuple[Any, ...]] = []
+        self.commands: list[Command] = []
         self._asked: dict[int, tuple[int, str, tuple[Any, ...]]] = {}
 
     @property
@@ -49,10 +50,10 @@ class WorkersHere:
     def wait_all(self, calls: Sequence[Call]) -> list[Answer]:
         return [self._answer(call) for call in calls]
 
-    def broadcast(self, method: str, *args: Any, **kept: Any) -> None:
-        self.changes.append((method, *args))
+    def broadcast(self, command: Command) -> None:
+        self.commands.append(command)
         for worker in self.workers.values():
-            getattr(worker, method)(*args)
+            worker.execute(command)
 
     def stop(self) -> None:
         for worker in self.workers.values():

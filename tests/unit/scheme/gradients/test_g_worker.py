@@ -46,7 +46,7 @@ def test_a_new_storage_is_filled_before_it_is_learned_from() -> None:
     worker = make_grad_worker(start_steps=8)
     worker.collect()
     assert len(list(worker.compute_gradients())) == 2
-    worker.col_worker.num_steps_lost = 5
+    worker.col_worker.counts.num_steps_lost = 5
     assert list(worker.compute_gradients()) == []
 
 

@@ -10,6 +10,7 @@ from recollect.agent.envs import VecEnv
 from recollect.agent.storages import ReplayBuffer
 from recollect.config import build, resolve
 from recollect.errors import ConfigError, NotFiniteError
+from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
@@ -82,10 +83,10 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
     assert gradients.status().num_stored == 24
     assert update.num_updates == 6
     lost = gradients.workers.workers[1]
-    lost.col_worker.num_steps = 0  # as a new one has it
+    lost.col_worker.counts.num_steps = 0  # as a new one has it
     update.step()
     assert lost.col_worker.num_steps == 16 + 8
-    assert lost.col_worker.num_steps_lost == 16
+    assert lost.col_worker.counts.num_steps_lost == 16
     assert gradients.num_steps == 2 * 16 + 8 + 16
     assert gradients.report().num_restarts == 1
     assert [worker.restarts for worker in gradients.report().reports] == [0, 1]
@@ -104,22 +105,21 @@ def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path
     update.step()
     lost = gradients.workers.workers[1]
     lost.storage.reset()
-    lost._snapshots.clear()
     if is_damaged:
         for file in (tmp_path / "worker-1").rglob("*"):
             if file.is_file():
                 file.write_bytes(b"damaged")
     update.step()
     assert len(lost.storage) == (0 if is_damaged else 16) + 8
-    assert lost.col_worker.num_steps_lost == (16 if is_damaged else 0)
+    assert lost.col_worker.counts.num_steps_lost == (16 if is_damaged else 0)
     assert lost.col_worker.num_steps == 16 + 8
 
 
-def begin_anew(worker: GWorker, number: int = 0) -> None:
-    """Make a worker what its successor is when it is built."""
+def restart(worker: GWorker) -> None:
+    """Make a worker what it is when it has been restarted."""
     worker.storage.reset()
-    worker.col_worker.num_steps = 0
-    worker.begin_journal(number)
+    worker.col_worker.counts.num_steps = 0
+    worker.begin_journal(0)
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -135,10 +135,10 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     update.step()
     lost = gradients.workers.workers[1]
     stored = lost.storage.get_all_buffer_data()
-    begin_anew(lost)
+    restart(lost)
     update.step()
     assert len(lost.storage) == lost.col_worker.num_steps == 16 + 8
-    assert lost.col_worker.num_steps_lost == 0
+    assert lost.col_worker.counts.num_steps_lost == 0
     found = lost.storage.get_all_buffer_data()
     assert all(torch.equal(found[key][: len(values)], values) for key, values in stored.items())
     gradients.stop()
@@ -152,12 +152,14 @@ def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> Non
         update.step()
     gradients.workers.dying.add(1)
     update.step()
-    gradients.replace_agent_component("storage", make_storage)
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
     lost = gradients.workers.workers[1]
-    begin_anew(lost, gradients._num_journals)
+    restart(lost)
+    for command in gradients.workers.commands:
+        lost.execute(command)
     update.step()
     assert len(lost.storage) == 8
-    assert lost.col_worker.num_steps_lost == 16
+    assert lost.col_worker.counts.num_steps_lost == 16
 
 
 def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
@@ -174,10 +176,17 @@ def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
 
 def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource)
+    update = UWorker(0, gradients)
+    for _ in range(2):
+        update.step()
     gradients.save_storage(tmp_path)
-    assert gradients._revival(0).storage == tmp_path / "worker-0"
-    gradients.replace_agent_component("storage", make_storage)
-    assert gradients._revival(0).storage is None
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
+    gradients.workers.dying.add(1)
+    for _ in range(2):
+        update.step()
+    lost = gradients.workers.workers[1]
+    assert len(lost.storage) == 8
+    assert lost.col_worker.counts.num_steps_lost == 16
 
 
 def test_gradients_come_one_by_one_with_their_lag() -> None:
@@ -219,22 +228,22 @@ def test_a_worker_that_is_lost_on_the_way_comes_back() -> None:
     for _ in range(4):
         update.step()
     assert gradients.report().num_restarts == 2
-    assert not gradients._lost
+    assert all(worker.is_alive for worker in gradients.report().reports)
 
 
 def test_changes_reach_all_workers() -> None:
     gradients = make_gradients(AsyncGradientSource)
     next(gradients.stage(), None)
-    gradients.update_algorithm_parameter("gamma", 0.5)
-    gradients.update_storage_parameter("n_step", 4)
+    gradients.broadcast(SetAlgorithmParameter("gamma", 0.5))
+    gradients.broadcast(SetStorageParameter("n_step", 4))
     workers = gradients.workers.workers.values()
     assert [worker.algo.gamma for worker in workers] == [0.5, 0.5]
     assert [worker.storage.n_step for worker in workers] == [4, 4]
     assert gradients.algo.gamma == 0.5
-    gradients.replace_agent_component("storage", make_storage)
+    gradients.broadcast(ReplaceComponent("storage", make_storage))
     assert [worker.storage.max_size for worker in workers] == [77, 77]
-    assert not gradients._calls
-    assert not gradients._arrived
+    UWorker(0, gradients).step()
+    assert all(0 < len(worker.storage) < 77 for worker in workers), "stages that were under way are left"
 
 
 def make_storage(*parts: Any) -> Any:
@@ -317,10 +326,10 @@ def test_what_gradient_workers_would_have_in_common_is_not_exchanged_on_them(tmp
     gradients = make_gradients(SyncGradientSource)
     storage = gradients.workers.workers[0].storage
     with pytest.raises(ConfigError, match="cannot share one file"):
-        gradients.replace_agent_component(
-            "storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store")
+        gradients.broadcast(
+            ReplaceComponent("storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store"))
         )
-    assert gradients.workers.changes == []
+    assert gradients.workers.commands == []
     assert gradients.workers.workers[0].storage is storage
 
 
@@ -328,6 +337,6 @@ def test_test_environments_are_exchanged_only_where_tests_are_run() -> None:
     gradients = make_gradients(SyncGradientSource)
     envs = gradients.col_worker.envs_test
     factory, _, _ = VecEnv.create_factory("Pendulum-v1", {"g": 9.0})
-    gradients.replace_agent_component("envs_test", factory)
+    gradients.broadcast(ReplaceComponent("envs_test", factory))
     assert gradients.col_worker.envs_test is not envs
-    assert gradients.workers.changes == []
+    assert gradients.workers.commands == []

@@ -6,14 +6,17 @@ from typing import Any
 import pytest
 import torch
 
+from recollect.scheme.base.commands import SetAlgorithmParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.g_worker import GWorker, ResumePoint
 from recollect.scheme.gradients.sync_source import SyncGradientSource
+from recollect.scheme.gradients.versioned_weights import read_state
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere
+from tests.unit.scheme.updates.joining import join
 
 STEPS_OF_A_STAGE = 8
 
@@ -57,7 +60,7 @@ def test_the_ratio_is_that_of_the_run(make: Callable[[int, float], Any], num_wor
 def test_the_ratio_holds_with_a_worker_that_is_lost_or_collects_less() -> None:
     gradients = make_sync(2, 1.0)
     update = UWorker(0, gradients)
-    gradients.workers.workers[1].update_algorithm_parameter("update_every", 1)
+    gradients.workers.workers[1].execute(SetAlgorithmParameter("update_every", 1))
     for stage in range(6):
         if stage == 2:
             gradients.workers.dying.add(1)
@@ -73,7 +76,7 @@ def test_it_is_gone_on_with_after_a_checkpoint_and_with_other_workers() -> None:
     assert (before.num_steps, update.num_updates) == (16, 4)
     for other in (make_sync(2, 0.3), make_sync(1, 0.3)):
         other.load_state(before.state())
-        assert other._limiter.state()["replay_credit"] == pytest.approx(0.8)
+        assert other.state()["replay_credit"] == pytest.approx(0.8)
     here = make_scheme(start_steps=0, workers={"replay_ratio": 0.3})
     here.gradients.load_state(before.state())
     here.update_worker.step()
@@ -85,9 +88,10 @@ def test_a_successor_goes_on_with_what_was_due() -> None:
     gradients = make_async(1, 0.3)
     update = UWorker(0, gradients)
     update.step()
-    assert gradients._revival(0).collection["replay_credit"] == pytest.approx(0.4)
+    collection = gradients.status_of(0).collection
+    assert collection["replay_credit"] == pytest.approx(0.4)
     worker = make_worker(0, 1, replay_ratio=0.3)
-    worker.go_on(gradients._revival(0))
+    worker.resume(ResumePoint(read_state(gradients.algo), collection, is_restart=True))
     worker.collect()
     assert len(list(worker.compute_gradients())) == 2, "0.4 and 2.4 make 2.8"
 
@@ -102,16 +106,17 @@ class Group:
         return row * self._num_peers
 
 
-def test_peers_count_the_steps_of_all_and_updates_once() -> None:
+def test_peers_count_the_steps_of_all_and_updates_once(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = make_worker(0, 3, PeerWorker, replay_ratio=0.5)
-    peer._group = Group(3)
+    join(peer, Group(3), monkeypatch)
     for stage in range(1, 5):
         report = peer.run_stage()
         assert report.version == len(report.infos) * stage == 3 * STEPS_OF_A_STAGE * stage // 2
     successor = make_worker(1, 3, PeerWorker, replay_ratio=0.5)
-    peer._limiter.collected(5)
-    successor.adopt(peer.learner_state())
-    assert successor._limiter.due == 2
+    state = peer.learner_state()
+    state["limits"] = {"replay_credit": 2.5}
+    successor.adopt(state)
+    assert successor.collection_state()["replay_credit"] == 2.5
 
 
 class OtherPeers:
@@ -127,10 +132,10 @@ class OtherPeers:
         return row + 1 if self._num_left >= 0 else row
 
 
-def test_a_peer_without_data_counts_the_updates_of_the_others() -> None:
+def test_a_peer_without_data_counts_the_updates_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = make_worker(0, 2, PeerWorker, replay_ratio=1.0)
-    peer._group = OtherPeers(8)
-    peer.col_worker.num_steps_lost = 1000
+    join(peer, OtherPeers(8), monkeypatch)
+    peer.col_worker.counts.num_steps_lost = 1000
     report = peer.run_stage()
     assert (report.version, len(report.infos)) == (8, 0)
-    assert peer._limiter.due == 0
+    assert peer.collection_state()["replay_credit"] == 0

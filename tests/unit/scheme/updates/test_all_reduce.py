@@ -1,13 +1,18 @@
 """Peers apply the same updates, whoever has gradients, and give up a stage when one of them is lost."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 
+from recollect.config import build, resolve
 from recollect.errors import NotFiniteError
+from recollect.scheme.gradients.normaliser_sums import take_sums
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peer_group import PeerLostError
 from tests.schemes import make_scheme
+from tests.unit.scheme.updates.joining import join
 
 
 class Peers:
@@ -33,14 +38,21 @@ class Peers:
         self.is_left = True
 
 
-def make_peer(group: Peers) -> PeerWorker:
-    scheme = make_scheme("sac", "per", start_steps=8)
-    peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
-    peer._group = group  # type: ignore[assignment]
-    return peer
+Make = Callable[[Peers], PeerWorker]
 
 
-def test_peers_that_all_do_the_same_are_as_one_here() -> None:
+@pytest.fixture
+def make_peer(monkeypatch: pytest.MonkeyPatch) -> Make:
+    def make(group: Peers) -> PeerWorker:
+        scheme: Any = make_scheme("sac", "per", start_steps=8)
+        peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
+        join(peer, group, monkeypatch)
+        return peer
+
+    return make
+
+
+def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make) -> None:
     here = make_scheme("sac", "per", start_steps=8)
     alone, twin = make_peer(Peers()), make_peer(Peers(share=1.0))
     for _ in range(3):
@@ -54,7 +66,7 @@ def test_peers_that_all_do_the_same_are_as_one_here() -> None:
         assert (reports[0].learned.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
 
 
-def test_a_peer_goes_along_while_others_have_gradients() -> None:
+def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
     group = Peers()
     peer = make_peer(group)
     parameters = peer.algo.optimiser.parameters
@@ -66,7 +78,18 @@ def test_a_peer_goes_along_while_others_have_gradients() -> None:
     assert peer.col_worker.actor_version == 4
 
 
-def test_a_stage_without_a_peer_is_given_up() -> None:
+def test_normalisers_of_all_peers_see_what_any_of_them_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
+    scheme: Any = build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options))
+    peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
+    join(peer, Peers(share=1.0), monkeypatch)
+    for stage in (1, 2):
+        peer.run_stage()
+        (sums,) = take_sums(peer.algo.actor).values()
+        assert sums[0].tolist() == [2 * 2 * 8 * stage] * 3, "steps of this peer and of its twin"
+
+
+def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
     group = Peers(lost_at=2)
     peer = make_peer(group)
     report = peer.run_stage()
@@ -78,7 +101,7 @@ def test_a_stage_without_a_peer_is_given_up() -> None:
     assert not peer.run_stage().is_complete, "there is no group any more"
 
 
-def test_a_loss_that_is_not_finite_is_reported_when_all_are_done() -> None:
+def test_a_loss_that_is_not_finite_is_reported_when_all_are_done(make_peer: Make) -> None:
     peer = make_peer(Peers())
 
     def broken(batch: Any, grads_to_cpu: bool = True) -> Any:
@@ -91,9 +114,24 @@ def test_a_loss_that_is_not_finite_is_reported_when_all_are_done() -> None:
     assert report.is_complete
 
 
-def test_waiting_for_peers_is_a_sign_of_life() -> None:
-    peer = make_peer(Peers())
-    before = peer.progress()
-    assert peer.progress() == before
-    peer._is_waiting = True
-    assert peer.progress() != before
+def test_waiting_for_peers_moves_the_heartbeat(make_peer: Make) -> None:
+    group = Watched()
+    peer = group.peer = make_peer(group)
+    peer.run_stage()
+    assert len(group.beats) >= 3
+    assert all(before != after for before, after in group.beats)
+    assert peer.progress() == peer.progress(), "it waits no more"
+
+
+class Watched(Peers):
+    """Notes the heartbeat of the peer while it waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.peer: PeerWorker | None = None
+        self.beats: list[tuple[int | None, int | None]] = []
+
+    def sum(self, row: torch.Tensor) -> torch.Tensor:
+        assert self.peer is not None
+        self.beats.append((self.peer.progress(), self.peer.progress()))
+        return super().sum(row)

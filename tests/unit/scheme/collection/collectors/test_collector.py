@@ -11,11 +11,13 @@ from recollect import keys
 from recollect.agent.storages import STORAGES
 from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import ConfigError, StorageError
-from recollect.scheme.base.supervision import Pulse, Supervision
+from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParameter
+from recollect.scheme.base.supervision import Heartbeat, Supervision
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
 from recollect.scheme.collection.collectors.collector import LocalCollector
+from recollect.scheme.collection.collectors.inbox import Inbox
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from tests.integration.ray import parts
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
@@ -74,7 +76,7 @@ def stored(workers: CWorkerSet, source: Any) -> dict[str, Any]:
 
 
 def sources(workers: CWorkerSet) -> list[Any]:
-    return workers.local_worker().storage._store.sources
+    return workers.local_worker().storage.sources
 
 
 def collect_calls(handle: Handle) -> list[tuple[Any, ...]]:
@@ -83,19 +85,19 @@ def collect_calls(handle: Handle) -> list[tuple[Any, ...]]:
 
 def max_lags(workers: CWorkerSet) -> list[int]:
     """How many versions the policy of recent slices was behind at most, by worker."""
-    return [report.max_lag for report in workers.collection.reports()]
+    return [report.max_lag for report in workers.collector.reports()]
 
 
 def test_without_remote_workers_the_local_one_collects(fake: FakeEngine) -> None:
     workers = make_set(0)
-    assert isinstance(workers.collection, LocalCollector)
-    num_new = workers.collection.collect()
+    assert isinstance(workers.collector, LocalCollector)
+    num_new = workers.collector.collect()
     assert num_new == workers.local_worker().num_steps == len(workers.local_worker().storage) == 8
-    assert workers.collection.reports() == ()
+    assert workers.collector.reports() == ()
     with pytest.raises(ConfigError, match="from the start"):
-        workers.collection.add_workers(1)
+        workers.collector.add_workers(1)
     with pytest.raises(ConfigError, match="no workers to remove"):
-        workers.collection.remove_workers(1)
+        workers.collector.remove_workers(1)
 
 
 def test_a_learner_has_no_train_environments(fake: FakeEngine) -> None:
@@ -110,7 +112,7 @@ def test_the_store_holds_what_each_worker_saw(fake: FakeEngine, mode: str) -> No
     workers = make_set(3, mode=mode, size=3000)
     alone = [CWorker(index, **workers.worker_params, device="cpu") for index in range(3)]
     for _ in range(12):
-        workers.collection.collect()
+        workers.collector.collect()
     num_steps = 0
     for index, worker in enumerate(alone):
         found = stored(workers, (0, index, 0))
@@ -127,7 +129,7 @@ def test_the_store_holds_what_each_worker_saw(fake: FakeEngine, mode: str) -> No
 def test_sync_workers_act_with_the_same_newest_weights(fake: FakeEngine) -> None:
     workers = make_set(2)
     for _ in range(3):
-        workers.collection.collect()
+        workers.collector.collect()
         learn(workers)
     assert max_lags(workers) == [0, 0]
     assert [[args[1] for args in collect_calls(handle)] for handle in fake.handles] == [[1, 2, 3]] * 2
@@ -137,44 +139,44 @@ def test_sync_workers_act_with_the_same_newest_weights(fake: FakeEngine) -> None
 def test_slow_workers_are_stopped_once_enough_have_finished(fake: FakeEngine) -> None:
     workers = make_set(3, fraction_samples=0.5, fraction_workers=0.6)
     fake.handles[2].is_slow = True
-    assert workers.collection.collect() == 10 * NUM_ENVS
+    assert workers.collector.collect() == 10 * NUM_ENVS
     assert [len(stored(workers, (0, index, 0))[keys.REWARD]) for index in range(3)] == [4, 4, 2]
     fake.handles[2].is_slow = False
-    assert workers.collection.collect() == 12 * NUM_ENVS
+    assert workers.collector.collect() == 12 * NUM_ENVS
 
 
 def test_nobody_is_stopped_before_enough_have_finished(fake: FakeEngine) -> None:
     workers = make_set(3, fraction_samples=0.0, fraction_workers=1.0)
     fake.handles[2].is_slow = True
-    assert workers.collection.collect() == 12 * NUM_ENVS
+    assert workers.collector.collect() == 12 * NUM_ENVS
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_worker_that_is_stopped_before_its_first_step_adds_nothing(fake: FakeEngine, is_packed: bool) -> None:
     workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5, compress_data_to_send=is_packed)
     fake.handles[1].is_slow = True
-    assert workers.collection.collect() == 4 * NUM_ENVS
+    assert workers.collector.collect() == 4 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0)]
     fake.handles[1].is_slow = False
-    assert workers.collection.collect() == 8 * NUM_ENVS
+    assert workers.collector.collect() == 8 * NUM_ENVS
 
 
 def test_a_word_that_comes_too_late_does_not_stop_the_next_stage(fake: FakeEngine) -> None:
     workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5)
-    workers.collection.collect()
+    workers.collector.collect()
     for handle in fake.handles:
         handle.worker.hear("stop 1")
-    assert workers.collection.collect() == 8 * NUM_ENVS
+    assert workers.collector.collect() == 8 * NUM_ENVS
 
 
 def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine) -> None:
     workers = make_set(2)
-    workers.collection.collect()
+    workers.collector.collect()
     fake.handles[1].is_dead = True
-    assert workers.collection.collect() == 8 * NUM_ENVS
+    assert workers.collector.collect() == 8 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0), (0, 1, 1)]
     assert workers.local_worker().num_steps == len(workers.local_worker().storage) == 16 * NUM_ENVS
-    assert [report.restarts for report in workers.collection.reports()] == [0, 1]
+    assert [report.restarts for report in workers.collector.reports()] == [0, 1]
     # What the first life saw is still there, in the lanes that its successor took.
     assert len(stored(workers, (0, 1, 1))[keys.REWARD]) == 8
 
@@ -183,11 +185,11 @@ def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine)
 def test_a_stage_goes_on_with_the_successor_of_a_worker_whose_env_hangs(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, is_on_policy: bool
 ) -> None:
-    monkeypatch.setattr(Pulse, "is_silent", lambda self: self._handle.is_stuck)
+    monkeypatch.setattr(Heartbeat, "is_silent", lambda self: self.handle.is_stuck)
     options: dict[str, Any] = {"storage": "gae", "size": 4, "is_on_policy": True} if is_on_policy else {}
     workers = make_set(3, supervision=Supervision(timeout_s=1e-9), **options)
     fake.handles[1].is_stuck = True
-    assert workers.collection.collect() == 12 * NUM_ENVS
+    assert workers.collector.collect() == 12 * NUM_ENVS
     assert workers.num_restarts == 1
     assert fake.handles[1].is_dead
     assert sources(workers) == [(0, 0, 0), (0, 1, 1), (0, 2, 0)]
@@ -210,7 +212,7 @@ def test_hindsight_is_the_same_with_data_from_a_remote_worker(fake: FakeEngine, 
     for _ in range(8):
         batches = []
         for workers in both:
-            workers.collection.collect()
+            workers.collector.collect()
             batches.append(parts.learn(workers.local_worker()))
         for left, right in zip(*batches, strict=True):
             assert left.keys() == right.keys()
@@ -221,17 +223,17 @@ def test_hindsight_is_the_same_with_data_from_a_remote_worker(fake: FakeEngine, 
 
 def test_who_joins_a_run_on_its_way_begins_with_other_seeds(fake: FakeEngine) -> None:
     workers = make_set(1)
-    workers.collection.collect()
+    workers.collector.collect()
     assert fake.handles[0].worker.envs_train.reseeded is None
-    workers.collection.add_workers(1)
-    workers.collection.collect()
+    workers.collector.add_workers(1)
+    workers.collector.collect()
     assert fake.handles[1].worker.envs_train.reseeded == 4 * NUM_ENVS
 
 
 def test_random_steps_are_counted_over_all_workers(fake: FakeEngine) -> None:
     workers = make_set(2, start_steps=20)
     for _ in range(3):
-        workers.collection.collect()
+        workers.collector.collect()
     for handle in fake.handles:
         actions = stored(workers, (0, handle.params["index_worker"], 0))[keys.ACTION][:, 0, 0]
         # Eight steps of this worker, and eight of the other at the end of the stage, make sixteen.
@@ -241,7 +243,7 @@ def test_random_steps_are_counted_over_all_workers(fake: FakeEngine) -> None:
 
 def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
     workers = make_set(1)
-    inbox = workers.collection._inbox
+    inbox = Inbox(workers.local_worker())
     new = fake.handles[0].worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0)
     assert inbox.insert(new, 1).num_steps == 4 * NUM_ENVS
     assert inbox.insert(new, 1).num_steps == 0
@@ -250,7 +252,7 @@ def test_the_same_slice_counts_once(fake: FakeEngine) -> None:
 
 def test_a_gap_breaks_the_stream(fake: FakeEngine) -> None:
     workers = make_set(1, lengths=((100,), (100,)))
-    inbox, worker = workers.collection._inbox, fake.handles[0].worker
+    inbox, worker = Inbox(workers.local_worker()), fake.handles[0].worker
     slices = [worker.collect_piece({"w": np.zeros(1, np.float32)}, 1, 0) for _ in range(3)]
     inbox.insert(slices[0], 1)
     inbox.insert(slices[2], 1)
@@ -261,15 +263,15 @@ def test_a_gap_breaks_the_stream(fake: FakeEngine) -> None:
 def test_compressed_data_are_the_same(fake: FakeEngine) -> None:
     plain, packed = make_set(1), make_set(1, compress_data_to_send=True)
     for workers in (plain, packed):
-        workers.collection.collect()
+        workers.collector.collect()
     data = [stored(workers, (0, 0, 0)) for workers in (plain, packed)]
     assert all(torch.equal(data[0][key], data[1][key]) for key in data[0])
-    assert packed.collection.reports()[0].codec_s > 0 == plain.collection.reports()[0].codec_s
+    assert packed.collector.reports()[0].codec_s > 0 == plain.collector.reports()[0].codec_s
 
 
 def test_episodes_and_their_returns_are_those_of_the_run(fake: FakeEngine) -> None:
     workers = make_set(2, lengths=((3,), (4,)))
-    workers.collection.collect()
+    workers.collector.collect()
     episodes = workers.local_worker().episodes
     assert episodes.num_episodes == 4
     assert sorted(episode.total_reward for episode in episodes.take_new()) == [6, 6, 10, 10]
@@ -277,7 +279,7 @@ def test_episodes_and_their_returns_are_those_of_the_run(fake: FakeEngine) -> No
 
 def test_async_workers_always_have_something_to_do(fake: FakeEngine) -> None:
     workers = make_set(2, mode="async")
-    workers.collection.collect()
+    workers.collector.collect()
     assert [len(collect_calls(handle)) for handle in fake.handles] == [4, 4]
 
 
@@ -285,7 +287,7 @@ def test_async_stages_do_not_wait_for_slow_workers(fake: FakeEngine) -> None:
     workers = make_set(2, mode="async")
     fake.handles[1].is_slow = True
     for _ in range(5):
-        workers.collection.collect()
+        workers.collector.collect()
         learn(workers)
     assert sources(workers) == [(0, 0, 0)]
     assert len(collect_calls(fake.handles[1])) == 2
@@ -295,7 +297,7 @@ def test_the_policy_is_not_further_behind_than_allowed(fake: FakeEngine) -> None
     workers = make_set(2, mode="async", max_policy_lag=3)
     fake.handles[1].is_slow = True
     for _ in range(12):
-        workers.collection.collect()
+        workers.collector.collect()
         learn(workers)
     assert max(max_lags(workers)) == 3
     assert (0, 1, 0) in sources(workers)
@@ -304,7 +306,7 @@ def test_the_policy_is_not_further_behind_than_allowed(fake: FakeEngine) -> None
 def test_with_little_lag_allowed_no_work_is_given_out_ahead(fake: FakeEngine) -> None:
     workers = make_set(1, mode="async", max_policy_lag=1)
     for stage in range(1, 5):
-        workers.collection.collect()
+        workers.collector.collect()
         assert max_lags(workers)[0] <= 1
         assert len(collect_calls(fake.handles[0])) == stage + 1
         learn(workers)
@@ -315,7 +317,7 @@ def test_async_on_policy_stages_take_a_slice_of_every_worker(fake: FakeEngine) -
     fake.handles[1].is_slow = True
     for stage in range(1, 5):
         workers.local_worker().storage.reset()
-        num_new = workers.collection.collect()
+        num_new = workers.collector.collect()
         learn(workers)
         assert num_new == len(workers.local_worker().storage) == 8 * NUM_ENVS
         assert max(max_lags(workers)) <= 2
@@ -325,7 +327,7 @@ def test_async_on_policy_stages_take_a_slice_of_every_worker(fake: FakeEngine) -
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeEngine, mode: str) -> None:
     workers = make_set(2, mode=mode, storage="vtrace", size=4, is_on_policy=True)
-    workers.collection.collect()
+    workers.collector.collect()
     for worker in (workers.local_worker(), *(handle.worker for handle in fake.handles)):
         worker.algo.update_every = 5
 
@@ -333,7 +335,7 @@ def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeE
         """The first stages may have what was collected before."""
         for _ in range(4):
             workers.local_worker().storage.reset()
-            workers.collection.collect()
+            workers.collector.collect()
 
     with pytest.raises(StorageError, match="no room for 5 more steps"):
         collect_anew()
@@ -347,18 +349,18 @@ def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> No
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_what_a_worker_that_leaves_has_collected_is_kept(fake: FakeEngine, mode: str) -> None:
     workers = make_set(3, mode=mode, size=300)
-    workers.collection.collect()
-    workers.collection.remove_workers(2)
+    workers.collector.collect()
+    workers.collector.remove_workers(2)
     given_out = sum(len(collect_calls(handle)) for handle in fake.handles[1:])
     num_stored = len(workers.local_worker().storage)
     assert num_stored == workers.local_worker().num_steps >= given_out * 4 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0)]
-    workers.collection.add_workers(1)
+    workers.collector.add_workers(1)
     for _ in range(3):
-        workers.collection.collect()
+        workers.collector.collect()
     assert sources(workers) == [(0, 0, 0), (0, 1, 1)]
     with pytest.raises(ConfigError, match="one must stay"):
-        workers.collection.remove_workers(2)
+        workers.collector.remove_workers(2)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -369,72 +371,72 @@ def test_a_number_of_workers_that_makes_no_sense_changes_nothing(
     fake: FakeEngine, mode: str, num_workers: Any, reason: str
 ) -> None:
     workers = make_set(3, mode=mode)
-    workers.collection.collect()
+    workers.collector.collect()
     with pytest.raises(ConfigError, match=reason):
-        workers.collection.remove_workers(num_workers)
+        workers.collector.remove_workers(num_workers)
     if num_workers != 3:
         with pytest.raises(ConfigError, match=reason):
-            workers.collection.add_workers(num_workers)
+            workers.collector.add_workers(num_workers)
     assert workers.indices == [0, 1, 2]
     assert not any(handle.is_dead for handle in fake.handles)
 
 
 def test_hot_changes_reach_the_learner_and_all_workers(fake: FakeEngine) -> None:
     workers = make_set(2)
-    workers.update_algorithm_parameter("gamma", 0.5)
+    workers.broadcast(SetAlgorithmParameter("gamma", 0.5))
     everybody = [workers.local_worker(), *(handle.worker for handle in fake.handles)]
     assert [worker.algo.parameters for worker in everybody] == [{"gamma": 0.5}] * 3
 
 
 def test_a_replaced_component_is_that_of_later_workers_too(fake: FakeEngine) -> None:
     workers = make_set(1)
-    workers.update_algorithm_parameter("gamma", 0.5)
+    workers.broadcast(SetAlgorithmParameter("gamma", 0.5))
 
     def make_other(device: Any, actor: Any, envs: Any) -> Any:
         return CountingAlgo(actor, envs, update_every=2)
 
-    workers.replace_agent_component("algo", make_other)
-    assert workers.collection.collect() == 2 * NUM_ENVS
-    workers.collection.add_workers(1)
+    workers.broadcast(ReplaceComponent("algo", make_other))
+    assert workers.collector.collect() == 2 * NUM_ENVS
+    workers.collector.add_workers(1)
     assert fake.handles[1].params["algo_factory"] is make_other
     assert fake.handles[1].calls == []
 
 
 def test_weights_of_a_new_actor_are_sent(fake: FakeEngine) -> None:
     workers = make_set(1)
-    workers.collection.collect()
-    workers.replace_agent_component("actor", lambda device: WeightedActor())
-    workers.collection.collect()
+    workers.collector.collect()
+    workers.broadcast(ReplaceComponent("actor", lambda device: WeightedActor()))
+    workers.collector.collect()
     assert [args[1] for args in collect_calls(fake.handles[0])] == [1, 2]
 
 
 def test_going_on_from_a_checkpoint(fake: FakeEngine, tmp_path: Path) -> None:
     workers, other = make_set(2), make_set(2)
     for _ in range(3):
-        workers.collection.collect()
+        workers.collector.collect()
     StorageSnapshot(tmp_path).save(workers.local_worker().storage)
     other.local_worker().load_state(workers.local_worker().state())
     StorageSnapshot(tmp_path).load(other.local_worker().storage)
     cut_streams(other.local_worker().storage)
-    assert other.collection.collect() == 8 * NUM_ENVS
+    assert other.collector.collect() == 8 * NUM_ENVS
     assert other.local_worker().num_steps == len(other.local_worker().storage) == 32 * NUM_ENVS
     # The new workers have the lanes of the old ones, and begin with other seeds than they did.
-    assert other.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
+    assert other.local_worker().storage.num_lanes == 2 * NUM_ENVS
     assert [handle.worker.envs_train.reseeded for handle in fake.handles[2:]] == [24 * NUM_ENVS] * 2
 
 
 def test_a_run_of_several_collections_counts_the_steps_of_all(fake: FakeEngine) -> None:
     workers = make_set(1, total_parent_workers=3, start_steps=30)
     for _ in range(3):
-        workers.collection.collect()
+        workers.collector.collect()
     assert [args[2] for args in collect_calls(fake.handles[0])] == [0, 24, 48]
     actions = stored(workers, (0, 0, 0))[keys.ACTION][:, 0, 0]
     assert [action < 0 for action in actions] == [True] * 7 + [False] * 5
 
 
 def test_kinds_of_collections(fake: FakeEngine) -> None:
-    assert isinstance(make_set(1).collection, SyncCollector)
-    assert isinstance(make_set(1, mode="async").collection, AsyncCollector)
+    assert isinstance(make_set(1).collector, SyncCollector)
+    assert isinstance(make_set(1, mode="async").collector, AsyncCollector)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -442,13 +444,13 @@ def test_successors_of_workers_that_died_in_a_hot_change_take_their_lanes(fake: 
     workers = make_set(2, mode=mode, size=300)
     for number in range(1, 4):
         for _ in range(3):
-            workers.collection.collect()
+            workers.collector.collect()
         num_steps = workers.local_worker().num_steps
         next(handle for handle in reversed(fake.handles) if not handle.is_dead).is_dead = True
-        workers.update_algorithm_parameter("gamma", number)
+        workers.broadcast(SetAlgorithmParameter("gamma", number))
         for _ in range(3):
-            workers.collection.collect()
+            workers.collector.collect()
         assert workers.num_restarts == number
         assert len(sources(workers)) == 2
-        assert workers.local_worker().storage._store.ring.num_lanes == 2 * NUM_ENVS
+        assert workers.local_worker().storage.num_lanes == 2 * NUM_ENVS
         assert workers.local_worker().num_steps == len(workers.local_worker().storage) > num_steps

@@ -6,8 +6,10 @@ from recollect.agent.actors import OffPolicyActor
 from recollect.agent.algorithms.off_policy.ddqn import DDQN
 from recollect.agent.envs import VecEnv
 from recollect.agent.storages import ReplayBuffer
+from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.inbox import Inbox
+from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.weights import pack_weights
 
 
@@ -19,9 +21,8 @@ def test_normalisers_of_the_learner_see_the_steps_of_a_worker_and_no_resets() ->
         OffPolicyActor.create_factory(obs_space, action_space, DDQN, **options),
         ReplayBuffer.create_factory(100),
     )
-    collector, learner = (
-        CWorker(0, 0, *parts, train_envs_factory=envs, device="cpu", collects=collects) for collects in (True, False)
-    )
+    collector = CWorker(0, 0, *parts, train_envs_factory=envs, device="cpu")
+    learner = AgentWorker(0, 0, Factories(*parts, envs), device="cpu")
     inbox, weights = Inbox(learner), pack_weights(collector.actor)
     for _ in range(3):
         new = collector.collect_piece(weights, 1, 0)

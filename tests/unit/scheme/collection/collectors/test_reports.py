@@ -31,7 +31,7 @@ def test_failures_of_earlier_lives_count(now: list[float]) -> None:
     record = WorkerRecord(0, 0)
     record.add(Receipt(1, 1.0, 0, 1, 0.0, 3))
     assert record.report(0).is_alive
-    record.begin_life()
+    record.restart()
     assert not record.report(1).is_alive
     record.add(Receipt(1, 1.0, 0, 1, 0.0, 2))
     assert record.report(1).env_failures == 5

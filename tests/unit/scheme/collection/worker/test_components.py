@@ -5,6 +5,7 @@ import pytest
 from recollect.agent.envs import VecEnv
 from recollect.config import build, resolve
 from recollect.errors import ConfigError
+from recollect.scheme.base.commands import ReplaceComponent
 from tests.integration.ray.parts import make_set
 from tests.unit.scheme.fake_engine import FakeEngine
 
@@ -51,10 +52,10 @@ def test_environments_of_another_form_do_not_reach_remote_workers(monkeypatch: p
     factory, _, _ = VecEnv.create_factory("Acrobot-v1", vec_env_size=2)
     for factory_or_function in (factory, lambda *place: factory(*place)):
         with pytest.raises(ConfigError, match="the actor is made for observations in"):
-            workers.replace_agent_component("envs_train", factory_or_function)
+            workers.broadcast(ReplaceComponent("envs_train", factory_or_function))
     assert workers.local_worker().envs_train is envs
     assert [len(handle.calls) for handle in fake.handles] == num_calls
     same, _, _ = VecEnv.create_factory("CartPole-v0", vec_env_size=2)
-    workers.replace_agent_component("envs_train", same)
+    workers.broadcast(ReplaceComponent("envs_train", same))
     assert workers.num_restarts == 0
     workers.stop()
