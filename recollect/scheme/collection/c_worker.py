@@ -28,7 +28,7 @@ from recollect.scheme.collection.collectors.sent_piece import SentPiece, content
 from recollect.scheme.collection.worker.acting import Acting, StepSink
 from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.collection.worker.step_list import StepList
-from recollect.scheme.gradients.normaliser_sums import gain, take_sums
+from recollect.scheme.gradients.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
 
 
@@ -182,14 +182,14 @@ class CWorker(AgentWorker):
             self.set_weights(unpack_weights(weights))
             self._version = self.actor_version = version
         self.follow_run(num_run_steps)
-        outbox, seen = self._ready_outbox(), take_sums(self.actor)
+        outbox, before = self._ready_outbox(), take_statistics(self.actor)
         info = self._collect_into(outbox, listen_to)
         return SentPiece(
             (self.index_parent, self.index_worker),
             self.epoch,
             version,
             info,
-            gain(seen, take_sums(self.actor)),
+            (before, take_statistics(self.actor)),
             **contents(outbox, is_compressed=self.compress_data_to_send),
         )
 

@@ -11,16 +11,42 @@ from recollect.roles import Actor
 # By the name of a normaliser: count, sum and sum of squares of all rows, float64 [3, *shape].
 Sums = dict[str, np.ndarray]
 
+# By the name of a normaliser: count, mean and variance of all rows, float64 [3, *shape].
+Statistics = dict[str, np.ndarray]
+
+
+def take_statistics(actor: Actor) -> Statistics:
+    """Statistics of all that the normalisers of an actor have seen; empty if it has none."""
+    return {name: _values(running) for name, running in _running(actor)}
+
+
+def follow(actor: Actor, before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> None:
+    """Let the normalisers of an actor see what those of another actor saw between two moments.
+
+    Where both had the same statistics before, they have the same after, bit for bit.
+    """
+    for name, running in _running(actor):
+        if name not in after:
+            continue
+        own = _values(running)
+        if own.tobytes() == before[name].tobytes():
+            count, mean, variance = after[name].copy()  # what came from elsewhere may be read-only
+            running.count.fill_(float(count.flat[0]))
+            running.mean.copy_(torch.from_numpy(mean))
+            running.variance.copy_(torch.from_numpy(variance))
+        else:
+            _set(running, _sums(own) + _sums(after[name]) - _sums(before[name]))
+
 
 def take_sums(actor: Actor) -> Sums:
     """Sums of all that the normalisers of an actor have seen; empty if it has none."""
-    return {name: _sums(statistics) for name, statistics in _statistics(actor)}
+    return {name: _sums(_values(running)) for name, running in _running(actor)}
 
 
 def put_sums(actor: Actor, sums: Mapping[str, np.ndarray]) -> None:
     """Let the normalisers of an actor be as if they had seen what `sums` tell."""
-    for name, statistics in _statistics(actor):
-        _set(statistics, sums[name])
+    for name, running in _running(actor):
+        _set(running, sums[name])
 
 
 def gain(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Sums:
@@ -37,23 +63,27 @@ def add(base: Mapping[str, np.ndarray], gains: Iterable[Mapping[str, np.ndarray]
     return total
 
 
-def _statistics(actor: Actor) -> list[tuple[str, RunningMeanStd]]:
+def _running(actor: Actor) -> list[tuple[str, RunningMeanStd]]:
     modules = actor.named_modules() if isinstance(actor, torch.nn.Module) else ()
     return [(name, module) for name, module in modules if isinstance(module, RunningMeanStd)]
 
 
-def _sums(statistics: RunningMeanStd) -> np.ndarray:
-    buffers = (statistics.count, statistics.mean, statistics.variance)
-    count, mean, variance = (buffer.cpu().numpy() for buffer in buffers)
-    return np.stack([np.full_like(mean, count), count * mean, count * (variance + mean**2)])
+def _values(running: RunningMeanStd) -> np.ndarray:
+    count, mean, variance = (buffer.cpu().numpy() for buffer in (running.count, running.mean, running.variance))
+    return np.stack([np.full_like(mean, count), mean, variance])
 
 
-def _set(statistics: RunningMeanStd, sums: np.ndarray) -> None:
+def _sums(statistics: np.ndarray) -> np.ndarray:
+    counts, mean, variance = statistics
+    return np.stack([counts, counts * mean, counts * (variance + mean**2)])
+
+
+def _set(running: RunningMeanStd, sums: np.ndarray) -> None:
     counts, firsts, seconds = sums
     count = float(counts.flat[0])
     if not count:
         return
     mean = firsts / count
-    statistics.count.fill_(count)
-    statistics.mean.copy_(torch.from_numpy(mean))
-    statistics.variance.copy_(torch.from_numpy(np.maximum(seconds / count - mean**2, 0.0)))
+    running.count.fill_(count)
+    running.mean.copy_(torch.from_numpy(mean))
+    running.variance.copy_(torch.from_numpy(np.maximum(seconds / count - mean**2, 0.0)))

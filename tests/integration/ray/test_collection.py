@@ -129,11 +129,11 @@ def test_large_arrays_are_read_where_the_object_store_has_them(make: Make) -> No
     workers = make(1, "ddqn", "replay", env=ImageEnv, size=100)
     weights = ray.put(pack_weights(workers.local_worker().actor))
     new = ray.get(workers.handle(0).collect_piece.remote(weights, 1, 0))
-    images = new.arrays[keys.OBS]
-    assert images.nbytes > 200_000
-    assert not images.flags.owndata
-    assert not images.flags.writeable
-    assert new.num_bytes < 1.2 * images.nbytes
+    num_images = (new.num_steps + 1) * workers.local_worker().envs_train.num_envs
+    assert new.num_bytes > 200_000
+    assert not new.data.flags.owndata
+    assert not new.data.flags.writeable
+    assert new.num_bytes < 1.2 * num_images * ImageEnv.observation_space.sample().nbytes
 
 
 MY_ENVS = """

@@ -10,7 +10,7 @@ from recollect.errors import SchemaError, StorageError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
-from recollect.scheme.gradients.normaliser_sums import add, put_sums, take_sums
+from recollect.scheme.gradients.normaliser_sums import follow
 
 Incarnation = tuple[int, int, int]
 """Index of a worker's parent, its own, and its epoch: the source of a stream of steps."""
@@ -83,8 +83,8 @@ class Inbox:
         worker = self._worker
         self._stage_steps[new.source] += new.num_steps
         worker.counts.num_steps += num_new
-        if new.gains:
-            put_sums(worker.actor, add(take_sums(worker.actor), [new.gains]))
+        if any(new.seen):
+            follow(worker.actor, *new.seen)
         worker.episodes.add(new.info[keys.ENDED])
         if new.info[keys.ENDED] and hasattr(worker.storage, "handle_end_of_episode"):
             worker.storage.handle_end_of_episode()

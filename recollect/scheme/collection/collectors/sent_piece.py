@@ -1,6 +1,5 @@
 """`SentPiece`: the steps that a worker saw in one go, on their way to the learner's storage."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import dump_schema
 from recollect.scheme.collection.collectors.codec import compress, decompress
+from recollect.scheme.gradients.normaliser_sums import Statistics
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class SentPiece:
         Version of the weights that were acted with.
     info : dict
         What else is known: time, episodes that ended.
-    gains : dict of arrays
-        What the normalisers of the worker's actor have seen meanwhile, see `normaliser_sums`.
+    seen : tuple of dicts of arrays
+        Statistics of the normalisers of the worker's actor, before it acted and after, see `normaliser_sums`.
     num_steps : int
         Most steps of an environment.
     data : uint8 array
@@ -43,7 +43,7 @@ class SentPiece:
     epoch: int
     version: int
     info: dict[str, Any]
-    gains: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seen: tuple[Statistics, Statistics] = ({}, {})
     num_steps: int = 0
     data: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
     schema: str = ""
