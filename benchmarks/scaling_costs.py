@@ -13,6 +13,7 @@ from recollect import keys
 from recollect.agent.storages import ReplayBuffer
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
+from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.c_worker_set import CWorkerSet
@@ -51,6 +52,10 @@ class PieceSource(Worker):
         schema = dump_schema(piece.schema) if number == 0 else ""
         source = (0, self.index_worker)
         return SentPiece(source, self._epoch, 1, INFO, num_steps=self._num_steps, data=piece.data, schema=schema)
+
+    def execute(self, command: Command) -> None:
+        """Make a change that is sent to all workers."""
+        self._worker.execute(command)
 
     def stop(self) -> None:
         """Close the environments."""

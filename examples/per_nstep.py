@@ -13,12 +13,14 @@ from recollect.config import build, resolve
 def main(steps: int = 15_000) -> rc.Learner:
     config = resolve("sac", "Pendulum-v1", overrides={"storage": "per", "alpha": 0.6, "n_step": 3, "seed": 1})
     learner = rc.Learner(build(config), target_steps=steps)
+    n_step = 3
     while not learner.done():
         learner.step()
         share = learner.num_steps / steps
         learner.update_storage_parameter("beta", min(1.0, 0.4 + 0.6 * share))
-        if share > 2 / 3 and learner.scheme.storage.n_step == 3:
-            learner.update_storage_parameter("n_step", 1)
+        if share > 2 / 3 and n_step == 3:
+            n_step = 1
+            learner.update_storage_parameter("n_step", n_step)
             print(f"1-step returns from step {learner.num_steps:,} on")
     print(learner.evaluate(num_episodes=20))
     learner.stop()

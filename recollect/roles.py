@@ -141,7 +141,6 @@ class Algorithm(Protocol):
     is_on_policy: ClassVar[bool]
     envs: VectorEnvs
     generator: torch.Generator
-    multipliers: nn.Module
     num_acted: int
     num_updates: int
     num_missed: int
@@ -152,6 +151,8 @@ class Algorithm(Protocol):
     def device(self) -> torch.device: ...
     @property
     def actor(self) -> Actor: ...
+    @property
+    def multipliers(self) -> nn.Module: ...
     @property
     def optimiser(self) -> Optimiser: ...
     @property
@@ -202,12 +203,13 @@ class Storage(Protocol):
     """Experience in, batches out."""
 
     max_size: int
-    storage_tensors: tuple[str, ...]
     actor: Actor
     algorithm: Algorithm
     envs: VectorEnvs
 
     def __len__(self) -> int: ...
+    @property
+    def storage_tensors(self) -> tuple[str, ...]: ...
     @property
     def num_bytes(self) -> int: ...
     def insert_transition(self, sample: Sample) -> None: ...
