@@ -104,9 +104,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an on-policy stage keeps the steps of the stage before",
-        f"{GRADIENTS}/g_worker.py",
-        "        if self.algo.is_on_policy:\n            self.storage.reset()\n",
-        "",
+        f"{SCHEME}/stages.py",
+        "        storage.reset()\n",
+        "        pass\n",
         G_WORKER,
     ),
     Mutant(
@@ -196,7 +196,7 @@ MUTANTS: Final = (
     Mutant(
         "failures of envs of a lost worker are lost from the count",
         f"{GRADIENTS}/status.py",
-        "sum((life.num_env_failures for life in earlier), status.num_env_failures)",
+        "sum((each.num_env_failures for each in earlier), status.num_env_failures)",
         "status.num_env_failures",
         STATUS,
     ),
@@ -236,9 +236,9 @@ MUTANTS: Final = (
         SUPERVISION,
     ),
     Mutant(
-        "two lives of a worker have the same epoch",
+        "two incarnations of a worker have the same epoch",
         f"{SCHEME}/base/worker_set.py",
-        "        self._num_lives[index] += 1\n",
+        "        self._num_incarnations[index] += 1\n",
         "",
         WORKER_SET,
     ),
@@ -259,15 +259,15 @@ MUTANTS: Final = (
     Mutant(
         "slow workers are never told to stop",
         f"{COLLECTION}/collectors/sync_collector.py",
-        "            if len(slices) >= num_enough:\n",
-        "            if len(slices) > len(told) + num_enough + len(pending):\n",
+        "            if len(pieces) >= num_enough:\n",
+        "            if len(pieces) > len(told) + num_enough + len(pending):\n",
         COLLECTORS,
     ),
     Mutant(
         "a run depends on which worker is faster",
         f"{COLLECTION}/collectors/sync_collector.py",
-        "for index in sorted(slices):",
-        "for index in slices:",
+        "for index in sorted(pieces):",
+        "for index in pieces:",
         COLLECTORS,
     ),
     Mutant(
