@@ -150,10 +150,10 @@ class Intake:
             if not (value.is_cpu and value.is_contiguous()):
                 value = value.detach().cpu().contiguous()
             alive.append(value)
-            return value.data_ptr()
+            return int(value.data_ptr())
         array = _contiguous(entry.leaf, entry.shape, entry.axis, value)
         alive.append(array)
-        return array.ctypes.data
+        return int(array.ctypes.data)
 
     def read_slice(self, sample: Mapping[str, Any], num_steps: int, marks: Marks) -> StepArrays:
         """Check a sample of `num_steps` steps `[num_steps, num_envs, ...]`, out of which its marks were taken."""
