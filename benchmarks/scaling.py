@@ -26,7 +26,7 @@ import torch  # noqa: E402
 
 from benchmarks import machine  # noqa: E402
 from benchmarks.documents import write_section  # noqa: E402
-from benchmarks.scaling_costs import measure_path  # noqa: E402
+from benchmarks.scaling_costs import measure_messages, measure_path  # noqa: E402
 from benchmarks.scaling_gradients import measure_gradients  # noqa: E402
 from benchmarks.scaling_projection import SYNC  # noqa: E402
 from benchmarks.scaling_report import MODES, Outcome, draw, figure_link, measured, projected  # noqa: E402
@@ -78,7 +78,8 @@ def measure(quick: bool, seconds: float) -> Outcome:
         for mode in MODES:
             outcome.rates[mode], outcome.overhead_us[mode] = measure_rates(mode, most, outcome.update_every, seconds)
         outcome.straggler = measure_straggler(most, outcome.update_every, seconds)
-        outcome.path = measure_path(num_messages=20 if quick else 400)
+        outcome.path = measure_path(num_messages=20 if quick else 200)
+        outcome.messages = measure_messages(num_messages=20 if quick else 200)
         outcome.gradients = measure_gradients(seconds)
     finally:
         engine.disconnect()

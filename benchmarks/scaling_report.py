@@ -46,6 +46,8 @@ class Outcome:
         Steps per second with and without one slow worker, and with it but without preemption.
     path : dict
         Seconds of a message and of a byte from a worker into the learner's storage; MB/s, and of a plain copy.
+    messages : dict
+        Bytes for each step, and µs of the learner for a message, by kind of message.
     gradients : dict
         Milliseconds of an update by scheme, and bytes of a gradient.
     rllib : dict or str
@@ -59,6 +61,7 @@ class Outcome:
     overhead_us: Rates = field(default_factory=dict)
     straggler: dict[str, float] = field(default_factory=dict)
     path: dict[str, float] = field(default_factory=dict)
+    messages: dict[str, dict[str, float]] = field(default_factory=dict)
     gradients: dict[str, float] = field(default_factory=dict)
     rllib: Rates | str = ""
 
@@ -93,9 +96,15 @@ def measured(outcome: Outcome) -> str:
         f"- One of {most} synchronous workers five times slower: {lost:.0%} of the rate without it; with preemption "
         f"{kept:.0%} (at least {LEAST_WITH_STRAGGLER:.0%}).",
         f"- From workers into the learner's storage: {path['mb_per_s']:,.0f} MB/s in messages of "
-        f"{path['message_bytes'] / 1e6:.1f} MB (a plain copy in memory: {path['copy_mb_per_s']:,.0f} MB/s).",
+        f"{path['message_bytes'] / 1e6:.1f} MB, 1/{path['copy_mb_per_s'] / path['mb_per_s']:.1f} of a plain copy in "
+        f"memory ({path['copy_mb_per_s']:,.0f} MB/s).",
         f"- Of the learner's time, a message costs {1e3 * path['message_s']:.2f} ms and a megabyte "
         f"{1e9 * path['byte_s']:.2f} ms.",
+        *(
+            f"- A message of {kind}: {costs['bytes_per_step']:,.0f} bytes a step; the learner stores it in "
+            f"{costs['learner_us']:,.0f} µs."
+            for kind, costs in outcome.messages.items()
+        ),
         "- " + _gradients(outcome.gradients),
     ]
     return "\n".join(lines)

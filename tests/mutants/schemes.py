@@ -257,6 +257,29 @@ MUTANTS: Final = (
         COLLECTORS,
     ),
     Mutant(
+        "a piece that comes twice counts twice",
+        f"{COLLECTION}/collectors/inbox.py",
+        """        if not num_new:
+            return
+""",
+        "",
+        (f"{TESTS}/collection/collectors/test_inbox.py", *COLLECTORS),
+    ),
+    Mutant(
+        "what a worker's normalisers saw is added to equal ones up to rounding",
+        f"{GRADIENTS}/normaliser_sums.py",
+        "if own.tobytes() == before[name].tobytes():",
+        "if own is before[name]:",
+        (f"{TESTS}/collection/collectors/test_inbox.py",),
+    ),
+    Mutant(
+        "an outbox that takes the place of another begins its streams from 0",
+        "agent/storages/experience/store/outbox.py",
+        "if before is None else before.num_sent",
+        "if before is None else before.num_sent * 0",
+        ("tests/unit/agent/storages/experience/store/test_outbox.py",),
+    ),
+    Mutant(
         "slow workers are never told to stop",
         f"{COLLECTION}/collectors/sync_collector.py",
         "            if len(pieces) >= num_enough:\n",

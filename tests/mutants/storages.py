@@ -10,6 +10,7 @@ PROGRAMS: Final = (f"{TESTS}/test_against_reference.py",)
 FREQUENCIES: Final = (f"{TESTS}/test_frequencies.py",)
 BAD_INPUT: Final = (f"{TESTS}/test_bad_input.py",)
 SKIPS: Final = (f"{TESTS}/off_policy/test_skip.py",)
+PIECES: Final = (f"{TESTS}/experience/store/test_ring_piece.py",)
 HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
 
 MUTANTS = (
@@ -153,27 +154,108 @@ MUTANTS = (
     ),
     Mutant(
         "repeated steps are stored again",
-        f"{EXPERIENCE}/store/experience_store.py",
-        "num_repeated = min(known.received - first_step, num_steps)",
-        "num_repeated = 0",
+        f"{EXPERIENCE}/store/sources.py",
+        "np.minimum(np.maximum(received - begins, 0), num_steps)",
+        "np.minimum(np.maximum(received - begins, 0), 0)",
         PROGRAMS,
     ),
     Mutant(
         "a gap in a source's steps is no cut",
-        f"{EXPERIENCE}/store/experience_store.py",
-        """            self.ring.cut(known.lane, self.num_envs)
-            known.received""",
-        "            known.received",
+        f"{EXPERIENCE}/store/sources.py",
+        ", begins <= received)",
+        ", begins <= begins)",
         PROGRAMS,
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
         f"{EXPERIENCE}/store/ring_access.py",
-        """            for env in np.flatnonzero(breaks[step]):
-                self.ring.cut(lane + int(env), 1)
-""",
-        "",
+        "                self.ring.cut_lanes([lane + int(env)])\n",
+        "                continue\n",
         SKIPS,
+    ),
+    Mutant(
+        "a piece follows on the lane's newest step although its stream breaks",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "if goes_on and (breaks or span[X_FOLLOWS] == 0):",
+        "if goes_on and span[X_FOLLOWS] == 0:",
+        PIECES,
+    ),
+    Mutant(
+        "a piece after a gap follows on what was before it",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "if goes_on and (breaks or span[X_FOLLOWS] == 0):",
+        "if goes_on and breaks:",
+        PIECES,
+    ),
+    Mutant(
+        "known steps of a piece are appended again",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "begin, new_head = number + num_known, head + num_new",
+        "begin, new_head = number, head + num_new",
+        PIECES,
+    ),
+    Mutant(
+        "of too many steps, the oldest are appended",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "begin, head, num_new, low = begin + surplus, head",
+        "begin, head, num_new, low = begin, head",
+        PIECES,
+    ),
+    Mutant(
+        "stacks of a piece reach back to steps that are not there",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "        _limit_ages(new, new_lane, new_number, num_rows, age)\n",
+        "        pass\n",
+        PIECES,
+    ),
+    Mutant(
+        "the first stack of a piece is padded instead of kept whole",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "        elif number - reach >= low:",
+        "        elif number - reach >= number:",
+        PIECES,
+    ),
+    Mutant(
+        "the ends of a piece's episodes are not counted",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "new[H_NUM_ENDS] += load_u8(row_at(old, lane, step) + R_ENDED)",
+        "new[H_NUM_ENDS] += 0",
+        PIECES,
+    ),
+    Mutant(
+        "rewards of a piece are not checked",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "if not math.isfinite(load_number(row + rewards[index, 0], 0, rewards[index, 1])):",
+        "if rewards[index, 1] < 0:",
+        PIECES,
+    ),
+    Mutant(
+        "whole stacks of a piece's tails may be any",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "if whole != 0 and whole != found[1]:",
+        "if whole < 0:",
+        PIECES,
+    ),
+    Mutant(
+        "a piece of another number of envs is taken",
+        f"{EXPERIENCE}/store/experience_store.py",
+        "if len(piece.begins) != self.num_envs:",
+        "if len(piece.begins) < 0:",
+        PIECES,
+    ),
+    Mutant(
+        "a piece of another schema is taken",
+        f"{EXPERIENCE}/store/experience_store.py",
+        "if piece.schema != self.ring.schema:",
+        "if piece.schema is None:",
+        PIECES,
+    ),
+    Mutant(
+        "hidden states of a piece are those of its first steps",
+        f"{EXPERIENCE}/store/experience_store.py",
+        "newest = [values[end - count : end, None] for values in states]",
+        "newest = [values[:count, None] for values in states]",
+        PIECES,
     ),
     Mutant(
         "lanes that skipped steps share the hidden states of the first",
@@ -183,11 +265,10 @@ MUTANTS = (
         SKIPS,
     ),
     Mutant(
-        "a smaller store keeps the oldest steps",
-        f"{EXPERIENCE}/kernels/transfer_kernels.py",
-        "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
-        """first = load_i64(old_header[H_FIRST] + 8 * lane)
-    head = min(head, first + new_header[H_CAPACITY])""",
+        "a smaller store keeps steps for which it has no room",
+        f"{EXPERIENCE}/store/lane_ring.py",
+        "firsts = np.maximum(old.firsts[lanes], heads - self.capacity)",
+        "firsts = old.firsts[lanes]",
         PROGRAMS,
     ),
     Mutant(

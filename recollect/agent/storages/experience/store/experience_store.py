@@ -421,9 +421,8 @@ class ExperienceStore:
         ends = np.cumsum(piece.num_steps)
         for env, (end, count) in enumerate(zip(ends, num_new, strict=True)):
             if count:
-                self.starts.keep(
-                    lane + env, heads[env : env + 1], [values[end - count : end, None] for values in states]
-                )
+                newest = [values[end - count : end, None] for values in states]
+                self.starts.keep(lane + env, heads[env : env + 1], newest)
 
     def _add_lanes(self) -> int:
         """Divide the store anew for one more source; returns its first lane."""
