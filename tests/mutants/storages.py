@@ -9,6 +9,7 @@ TESTS: Final = "tests/unit/agent/storages"
 PROGRAMS: Final = (f"{TESTS}/test_against_reference.py",)
 FREQUENCIES: Final = (f"{TESTS}/test_frequencies.py",)
 BAD_INPUT: Final = (f"{TESTS}/test_bad_input.py",)
+PIECES: Final = (f"{TESTS}/experience/store/test_ring_piece.py", f"{TESTS}/test_snapshots.py")
 SKIPS: Final = (f"{TESTS}/off_policy/test_skip.py",)
 HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
 
@@ -153,26 +154,51 @@ MUTANTS = (
     ),
     Mutant(
         "repeated steps are stored again",
-        f"{EXPERIENCE}/store/experience_store.py",
-        "num_repeated = min(known.received - first_step, num_steps)",
-        "num_repeated = 0",
+        f"{EXPERIENCE}/store/sources.py",
+        "np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received",
+        "np.minimum(np.zeros_like(received), num_steps), begins <= received",
         PROGRAMS,
     ),
     Mutant(
         "a gap in a source's steps is no cut",
-        f"{EXPERIENCE}/store/experience_store.py",
-        """            self.ring.cut(known.lane, self.num_envs)
-            known.received""",
-        "            known.received",
+        f"{EXPERIENCE}/store/sources.py",
+        "num_steps), begins <= received)",
+        "num_steps), begins >= 0)",
         PROGRAMS,
+    ),
+    Mutant(
+        "a smaller store keeps the oldest steps",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "begin, head, num_new, low = begin + surplus,",
+        "begin, head, num_new, low = begin,",
+        PROGRAMS,
+    ),
+    Mutant(
+        "a piece's last row keeps the flags of a step that is not in it",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "        store_u8(row + flag, np.uint8(0))\n",
+        "        store_u8(row + flag, load_u8(row + flag))\n",
+        PIECES,
+    ),
+    Mutant(
+        "stacks of a piece reach beyond its first row",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "        _limit_ages(new, new_lane, new_number, num_rows, age)\n",
+        "",
+        PIECES,
+    ),
+    Mutant(
+        "a piece joins a stream that breaks before it",
+        f"{EXPERIENCE}/kernels/transfer_kernels.py",
+        "else span[X_BREAKS] != 0",
+        "else False",
+        PIECES,
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
         f"{EXPERIENCE}/store/ring_access.py",
-        """            for env in np.flatnonzero(breaks[step]):
-                self.ring.cut(lane + int(env), 1)
-""",
-        "",
+        "                self.ring.cut_lanes([lane + int(env)])\n",
+        "                self.ring.cut_lanes([])\n",
         SKIPS,
     ),
     Mutant(
@@ -181,14 +207,6 @@ MUTANTS = (
         "if (heads == heads[0]).all() and (bases == bases[0]).all():",
         "if len(heads):",
         SKIPS,
-    ),
-    Mutant(
-        "a smaller store keeps the oldest steps",
-        f"{EXPERIENCE}/kernels/transfer_kernels.py",
-        "first = max(load_i64(old_header[H_FIRST] + 8 * lane), head - new_header[H_CAPACITY])",
-        """first = load_i64(old_header[H_FIRST] + 8 * lane)
-    head = min(head, first + new_header[H_CAPACITY])""",
-        PROGRAMS,
     ),
     Mutant(
         "goals come from the past",
