@@ -5,7 +5,7 @@ Run them with ``make mutants``. Each area has a file with its faults, `copies.py
 
 from typing import Final
 
-from tests.mutants import actors, algorithms, config, envs, learner, rollouts, runs, schemes, storages
+from tests.mutants import actors, algorithms, collection, config, envs, learner, rollouts, runs, schemes, storages
 from tests.mutants.mutant import Mutant
 
 AREAS: Final[dict[str, tuple[Mutant, ...]]] = {
@@ -14,6 +14,7 @@ AREAS: Final[dict[str, tuple[Mutant, ...]]] = {
     "envs": envs.MUTANTS,
     "actors": actors.MUTANTS,
     "algorithms": algorithms.MUTANTS,
+    "collection": collection.MUTANTS,
     "schemes": schemes.MUTANTS,
     "learner": learner.MUTANTS,
     "runs": runs.MUTANTS,

@@ -1,18 +1,12 @@
-"""Faults in schemes: collection, evaluation, gradients, weights, workers that are lost."""
+"""Faults in schemes: gradients, weights, replay ratio, workers that are lost."""
 
 from typing import Final
 
 from tests.mutants.mutant import Mutant
 
 SCHEME: Final = "scheme"
-COLLECTION: Final = f"{SCHEME}/collection"
 GRADIENTS: Final = f"{SCHEME}/gradients"
 TESTS: Final = "tests/unit/scheme"
-COLLECTORS: Final = (f"{TESTS}/collection/collectors/test_collector.py",)
-C_WORKER: Final = (f"{TESTS}/collection/test_c_worker.py",)
-EPISODES: Final = (f"{TESTS}/collection/worker/test_episodes.py",)
-EVALUATION: Final = (f"{TESTS}/collection/worker/test_evaluation.py",)
-REPORTS: Final = (f"{TESTS}/collection/collectors/test_reports.py",)
 FLAT: Final = (f"{TESTS}/gradients/test_flat.py",)
 G_WORKER: Final = (f"{TESTS}/gradients/test_g_worker.py",)
 NORMALISER_SUMS: Final = (f"{TESTS}/gradients/test_normaliser_sums.py",)
@@ -25,55 +19,6 @@ SUPERVISION: Final = (f"{TESTS}/base/test_supervision.py",)
 WORKER_SET: Final = (f"{TESTS}/base/test_worker_set.py",)
 
 MUTANTS: Final = (
-    Mutant(
-        "evaluation takes whichever episodes end first",
-        f"{COLLECTION}/worker/evaluation.py",
-        "while any(len(episodes) < quota for episodes, quota in zip(finished, quotas, strict=True)):",
-        "while sum(map(len, finished)) < num_episodes:",
-        EVALUATION,
-    ),
-    Mutant(
-        "evaluation counts more episodes than it was asked for",
-        f"{COLLECTION}/worker/evaluation.py",
-        "for episode in episodes[:quota]])",
-        "for episode in episodes])",
-        EVALUATION,
-    ),
-    Mutant(
-        "evaluation explores",
-        f"{COLLECTION}/worker/evaluation.py",
-        "algo.acting_step(obs, rhs, done, deterministic=True)",
-        "algo.acting_step(obs, rhs, done, deterministic=False)",
-        C_WORKER,
-    ),
-    Mutant(
-        "the standard error is the deviation",
-        f"{COLLECTION}/worker/evaluation.py",
-        "np.std(self.returns, ddof=1) / math.sqrt(len(self.returns))",
-        "np.std(self.returns, ddof=1)",
-        EVALUATION,
-    ),
-    Mutant(
-        "an episode that was cut counts on into the next",
-        f"{COLLECTION}/worker/episodes.py",
-        "self._forget((ended | step.cut)[:, 0])",
-        "self._forget(ended[:, 0])",
-        EPISODES,
-    ),
-    Mutant(
-        "an episode that ended is heard of again",
-        f"{COLLECTION}/worker/episodes.py",
-        "new, self._new = self._new, []",
-        "new = self._new",
-        EPISODES,
-    ),
-    Mutant(
-        "shares of a count lose the rest",
-        f"{COLLECTION}/worker/episodes.py",
-        "share + (index < rest)",
-        "share",
-        EVALUATION,
-    ),
     Mutant(
         "updates ignore what the ratio has left over",
         f"{SCHEME}/limiter.py",
@@ -106,7 +51,7 @@ MUTANTS: Final = (
         "an on-policy stage keeps the steps of the stage before",
         f"{SCHEME}/stages.py",
         "        storage.reset()\n",
-        "        pass\n",
+        "        storage.max_size\n",
         G_WORKER,
     ),
     Mutant(
@@ -236,7 +181,7 @@ MUTANTS: Final = (
         SUPERVISION,
     ),
     Mutant(
-        "two incarnations of a worker have the same epoch",
+        "a restarted worker has the epoch of the one before",
         f"{SCHEME}/base/worker_set.py",
         "        self._num_incarnations[index] += 1\n",
         "",
@@ -250,20 +195,67 @@ MUTANTS: Final = (
         (*WORKER_SET, f"{TESTS}/test_losses.py"),
     ),
     Mutant(
-        "workers learn nothing of the run's steps and act at random for longer",
-        f"{COLLECTION}/collectors/collector.py",
-        "return self.worker.num_steps * self._num_parents",
-        "return self.worker.num_steps",
-        COLLECTORS,
+        "a restarted gradient worker begins with nothing",
+        f"{GRADIENTS}/remote_source.py",
+        "resume_point = self._resume_point(index) if index in self._lost else None",
+        "resume_point = None",
+        REMOTE_SOURCE,
     ),
     Mutant(
-        "a piece that comes twice counts twice",
-        f"{COLLECTION}/collectors/inbox.py",
-        """        if not num_new:
-            return
-""",
+        "gradient workers go on with the weights that they had",
+        f"{GRADIENTS}/remote_source.py",
+        "if self._published is None or self._published[0] != self.algo.num_updates:",
+        "if self._published is None:",
+        REMOTE_SOURCE,
+    ),
+    Mutant(
+        "normalisers of gradient workers are not put together",
+        f"{GRADIENTS}/remote_source.py",
+        "        if reply.gains:\n",
+        "        if not reply.gains:\n",
+        REMOTE_SOURCE,
+    ),
+    Mutant(
+        "what is stored by a lost worker is shown as if it were there",
+        f"{GRADIENTS}/remote_source.py",
+        "replace(status, num_stored=0, num_bytes=0, reports=reports)",
+        "replace(status, reports=reports)",
+        (*REMOTE_SOURCE, f"{TESTS}/test_losses.py"),
+    ),
+    Mutant(
+        "a journal of an older storage is read",
+        f"{GRADIENTS}/worker_journal.py",
+        "StorageJournal(self._folder / str(number))",
+        "StorageJournal(self._folder)",
+        REMOTE_SOURCE,
+    ),
+    Mutant(
+        "a restarted worker is not told of earlier changes",
+        f"{SCHEME}/base/worker_set.py",
+        "        self._commands[command.key] = command\n",
         "",
-        (f"{TESTS}/collection/collectors/test_inbox.py", *COLLECTORS),
+        WORKER_SET,
+    ),
+    Mutant(
+        "an older change wins over a newer one",
+        f"{SCHEME}/base/worker_set.py",
+        "        self._commands.pop(command.key, None)\n        self._commands[command.key] = command\n",
+        "        self._commands.setdefault(command.key, command)\n",
+        WORKER_SET,
+    ),
+    Mutant(
+        "gradients of a stage that was abandoned are applied",
+        f"{SCHEME}/base/commands.py",
+        "        worker.abandon_stage()\n",
+        "",
+        (*G_WORKER, *REMOTE_SOURCE),
+    ),
+    Mutant(
+        "an update changes weights and no version",
+        f"{SCHEME}/updates/u_worker.py",
+        "            gradients.col_worker.actor_version += 1\n",
+        "",
+        (f"{TESTS}/updates/test_u_worker.py",),
     ),
     Mutant(
         "what a worker's normalisers saw is added to equal ones up to rounding",
@@ -278,33 +270,5 @@ MUTANTS: Final = (
         "if before is None else before.num_sent",
         "if before is None else before.num_sent * 0",
         ("tests/unit/agent/storages/experience/store/test_outbox.py",),
-    ),
-    Mutant(
-        "slow workers are never told to stop",
-        f"{COLLECTION}/collectors/sync_collector.py",
-        "            if len(pieces) >= num_enough:\n",
-        "            if len(pieces) > len(told) + num_enough + len(pending):\n",
-        COLLECTORS,
-    ),
-    Mutant(
-        "a run depends on which worker is faster",
-        f"{COLLECTION}/collectors/sync_collector.py",
-        "for index in sorted(pieces):",
-        "for index in pieces:",
-        COLLECTORS,
-    ),
-    Mutant(
-        "steps of an older policy than allowed are learned from",
-        f"{COLLECTION}/collectors/async_collector.py",
-        "version.number + 1 - number > self._max_lag",
-        "version.number - number > self._max_lag",
-        COLLECTORS,
-    ),
-    Mutant(
-        "workers of a life before count no failures of envs",
-        f"{COLLECTION}/collectors/reports.py",
-        "self._env_failures = [sum(self._env_failures), 0]",
-        "self._env_failures = [0, 0]",
-        REPORTS,
     ),
 )

@@ -12,8 +12,8 @@ MUTANTS: Final = (
     Mutant(
         "target body is never used",
         f"{ALGORITHMS}/transitions.py",
-        "is_slow = target and self._actor.target_body is not None",
-        "is_slow = False",
+        "is_target = target and self._actor.target_body is not None",
+        "is_target = False",
         LOSSES,
     ),
     Mutant(

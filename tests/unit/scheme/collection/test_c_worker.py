@@ -44,6 +44,15 @@ def test_the_first_steps_are_random_over_all_envs_together() -> None:
     assert worker.num_steps == 8
 
 
+def test_exploration_follows_the_steps_of_the_whole_run() -> None:
+    worker = make_worker(start_steps=10)
+    acted = []
+    for num_run_steps in (8, 30, 30, 34):
+        worker.follow_run(num_run_steps)
+        acted.append(worker.algo.num_acted)
+    assert acted == [0, 20, 20, 24]
+
+
 def test_a_memory_runs_on_while_actions_are_random() -> None:
     worker = make_worker(((3,), (9,)), is_recurrent=True, start_steps=6)
     worker.collect_train_data(5)
