@@ -82,20 +82,22 @@ class Options:
         return {entry.name: value for entry, value in values if entry.default is MISSING or value != entry.default}
 
 
-def count(name: str, value: Any) -> int:
+def count(name: str, value: object) -> int:
     """Check a whole number of at least 1."""
     return check_count(name, value)
 
 
-def count_or_zero(name: str, value: Any) -> int:
+def count_or_zero(name: str, value: object) -> int:
     """Check a whole number of at least 0."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if is_number and value < 0:
-        raise ConfigError(f"{name} must be at least 0, got {value!r}")
-    return 0 if is_number and value == 0 else check_count(name, value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value < 0:
+            raise ConfigError(f"{name} must be at least 0, got {value!r}")
+        if value == 0:
+            return 0
+    return check_count(name, value)
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """Check a truth value."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be true or false, got {value!r}")
@@ -107,10 +109,10 @@ def number(low: float, high: float = float("inf"), *, above_low: bool = False) -
     return lambda name, value: check_number(name, value, low, high, above_low=above_low)
 
 
-def one_of(*choices: Any) -> Check:
+def one_of(*choices: object) -> Check:
     """Check that a value is one of a few."""
 
-    def check(name: str, value: Any) -> Any:
+    def check(name: str, value: object) -> object:
         if value not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
         return value

@@ -195,7 +195,7 @@ class BaseBuffer(Storage):
     def make_outbox(self, num_steps: int, before: Outbox | None = None) -> Outbox:
         """A small store of steps that are to be sent to a storage like this one, `num_steps` at a time.
 
-        It goes on with the streams of the one `before` it, if there was one.
+        It continues the streams of the one `before` it, if there was one.
         """
         return Outbox(self._store.make_outbox_store(num_steps + 1), before)
 

@@ -37,7 +37,7 @@ from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import StorageError
 
-# Entries are put together once there is as much of them as of the chunk that a snapshot writes anew.
+# Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
 _MOST_BYTES: Final = 1 << 23
 _ENTRIES: Final = "entries"
 _SNAPSHOT: Final = "snapshot"
@@ -64,7 +64,7 @@ class _Noted:
     num_bytes: int = 0
 
     def leads_to(self, store: ExperienceStore) -> bool:
-        """Whether nothing but new steps came since: the lanes are the same, and go on."""
+        """Whether nothing but new steps came since: the lanes are the same, and continue."""
         ring = store.ring
         return (
             self.ring() is ring
@@ -163,7 +163,7 @@ def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) ->
 
 
 def _read_entries(path: Path, token: str) -> Iterator[Addition]:
-    """Entries that go on from the snapshot with `token`; what the end of the process cut off is left out."""
+    """Entries that continue the snapshot with `token`; what the end of the process cut off is left out."""
     data = path.read_bytes() if path.exists() else b""
     position = 0
     while position + _HEAD.size <= len(data):

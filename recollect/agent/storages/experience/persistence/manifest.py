@@ -39,7 +39,7 @@ class Manifest:
     cursors : dict
         Heads and firsts of the lanes, by name.
     arrays : dict
-        Files of arrays that are written anew each time, by name.
+        Files of arrays that are written again each time, by name.
     checksums : dict
         SHA-256 of each file.
     state : dict

@@ -40,7 +40,7 @@ from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import RecollectError, StorageError
 
-# A chunk that is still growing is written anew each time: small enough for that, large enough to be few.
+# A chunk that is still growing is written again each time: small enough for that, large enough to be few.
 _CHUNK_BYTES: Final = 1 << 23
 _SEQUENCES: Final = "sequences-"
 _SLOTS: Final = "slots-"

@@ -123,7 +123,7 @@ class ExperienceStore:
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
         self._sources = Sources()
-        self._cut_watch = ContinuityCheck()
+        self._continuity_check = ContinuityCheck()
         self._access: RingAccess | None = None
         # A schema that is known to be the store's: comparing takes longer than appending a few steps.
         self._piece_schema: Schema | None = None
@@ -210,7 +210,7 @@ class ExperienceStore:
         first.num_rows += 1
         del alive
         if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
-            self._cut_watch.check(access.ring)
+            self._continuity_check.check(access.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
@@ -237,7 +237,7 @@ class ExperienceStore:
         if begin < num_steps:
             self.access.append_slice(new, known.lane, begin)
             known.num_rows += num_steps - begin
-            self._cut_watch.check(self.ring)
+            self._continuity_check.check(self.ring)
 
     def append_piece(self, piece: RingPiece, source: Hashable) -> int:
         """Append the steps of a piece that are not there already; returns how many they were.
@@ -258,7 +258,7 @@ class ExperienceStore:
         self.num_repeated += num_repeated
         if num_repeated == 0:
             self.ring.header[layout.H_NUM_CUTS] += piece.num_cuts
-        self._cut_watch.check(self.ring)
+        self._continuity_check.check(self.ring)
         return int(num_new.sum())
 
     def num_new(self, source: Hashable, first_step: int | np.ndarray | None, num_steps: int | np.ndarray) -> int:
@@ -354,7 +354,7 @@ class ExperienceStore:
 
     def state(self) -> StoreState:
         """Who feeds the store, and how far they got."""
-        return self._sources.state(warned_of_cuts=self._cut_watch.has_warned, cleared_at=self._cleared_at)
+        return self._sources.state(warned_of_cuts=self._continuity_check.has_warned, cleared_at=self._cleared_at)
 
     def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
         """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
@@ -372,7 +372,7 @@ class ExperienceStore:
         old, access = self._access, self._make_access(ring)
         access.starts.load_state(ring, sequences)
         self._sources.load_state(state)
-        self._cut_watch.has_warned = state.warned_of_cuts
+        self._continuity_check.has_warned = state.warned_of_cuts
         self._cleared_at = state.cleared_at
         try:
             self._hold(access, None)
@@ -425,13 +425,13 @@ class ExperienceStore:
                 self.starts.keep(lane + env, heads[env : env + 1], newest)
 
     def _add_lanes(self) -> int:
-        """Divide the store anew for one more source; returns its first lane."""
+        """Divide the store again, for one more source; returns its first lane."""
         lane = self.ring.num_lanes
         self._relayout(lane // self.num_envs + 1, self.size)
         return lane
 
     def _relayout(self, num_groups: int, size: int) -> None:
-        """Divide the store anew, keeping the newest steps of each lane."""
+        """Divide the store again, keeping the newest steps of each lane."""
         old = self.ring
         self._check_division(num_groups, size)
         new = self._make_ring(old.schema, num_groups, size, old)

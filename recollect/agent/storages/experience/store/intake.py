@@ -24,6 +24,7 @@ from recollect.agent.storages.experience.store.schema import (
     walk,
 )
 from recollect.errors import SchemaError, closest
+from recollect.roles import Observation
 
 _LARGEST_STAGED_BYTES: Final = 16384
 _MARKS: Final = (keys.SKIP, keys.START)
@@ -144,7 +145,7 @@ class Intake:
             alive.append(cuts)
         return addresses, alive
 
-    def _address(self, entry: _Input, value: Any, alive: list[Any]) -> int:
+    def _address(self, entry: _Input, value: Observation, alive: list[Any]) -> int:
         """Address of an array that is read where it is, or of a copy that has the right layout."""
         if type(value) is Tensor and value.dtype is entry.torch_dtype and value.shape == entry.shape and entry.axis < 0:
             if not (value.is_cpu and value.is_contiguous()):
@@ -212,7 +213,7 @@ class Intake:
             if found != paths:
                 raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
 
-    def _wrong_keys(self, sample: Any) -> SchemaError:
+    def _wrong_keys(self, sample: object) -> SchemaError:
         if not isinstance(sample, Mapping):
             return no_sample(sample)
         present = set(sample.keys()) - self._ignored
@@ -231,7 +232,7 @@ def take_marks(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mappi
     return {name: value for name, value in sample.items() if name not in _MARKS}, Marks(skips, starts)
 
 
-def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _flags(key: str, value: Observation, shape: tuple[int, ...]) -> np.ndarray:
     array = to_numpy(value)
     if array.shape != shape:
         raise SchemaError(f"{key}: expected shape {shape}, got {array.shape}")
@@ -240,7 +241,7 @@ def _flags(key: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.ascontiguousarray(array.astype(np.bool_))
 
 
-def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np.ndarray:
+def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Observation) -> np.ndarray:
     """An input as a contiguous array, stacked frames first; refused if its shape or dtype is another."""
     if not isinstance(value, (np.ndarray, torch.Tensor)):
         raise _mismatch(leaf, shape, value)
@@ -253,7 +254,7 @@ def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Any) -> np
     return np.ascontiguousarray(array, leaf.dtype)
 
 
-def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Any) -> SchemaError:
+def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Observation) -> SchemaError:
     if not isinstance(value, (np.ndarray, torch.Tensor)):
         return SchemaError(f"{leaf.name} must be a numpy array or a torch tensor, got {type(value).__name__}")
     return SchemaError(

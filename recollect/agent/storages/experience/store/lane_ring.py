@@ -262,7 +262,7 @@ class LaneRing:
         lanes : int64 [3, num_lanes]
             Number of the first step, number of steps, and whether the stream breaks before them.
         joint : Joint
-            How it goes on from what is there.
+            How it continues what is there.
         num_records : int
             Its side-table records.
         """

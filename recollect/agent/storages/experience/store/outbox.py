@@ -18,7 +18,7 @@ class Outbox:
     store : ExperienceStore
         The store; its sequences, if it has any, are single steps, so that it keeps the hidden state of each.
     before : Outbox, optional
-        The one whose streams it goes on with.
+        The one whose streams it continues.
     """
 
     def __init__(self, store: ExperienceStore, before: "Outbox | None" = None) -> None:
@@ -39,7 +39,7 @@ class Outbox:
         return self._origins + self._next
 
     def expect(self, num_steps: int) -> None:
-        """Have room for so many steps, and for the one before, which tells how the stream goes on."""
+        """Have room for so many steps, and for the one before, which tells how the stream continues."""
         if self._store.size < num_steps + 1:
             self._store.resize(num_steps + 1)
 

@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from recollect.errors import ConfigError, StorageError
 
 
 class Joint(NamedTuple):
-    """How steps go on from what was received of their stream before, lane by lane.
+    """How steps continue what was received of their stream before, lane by lane.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class StoreState:
     cleared_at: int
 
 
-def check_source(source: Any) -> None:
+def check_source(source: Hashable) -> None:
     """Refuse what cannot be a source's name."""
     try:
         hash(source)
@@ -85,7 +85,7 @@ def check_source(source: Any) -> None:
         raise ConfigError(f"source must be hashable, such as a number or a string, got {source!r}") from None
 
 
-def check_origin(source: Any, first_step: Any) -> int | None:
+def check_origin(source: Hashable, first_step: int | None) -> int | None:
     """Refuse what cannot be a source's name, or the running number of a step; returns the number."""
     check_source(source)
     if first_step is None:
