@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 from typing import Final
 
-_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+SB3_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "action_noise": ("noise", "noise_std"),
     "batch_size": ("mini_batch_size",),
     "buffer_size": ("storage.size",),
@@ -36,5 +36,5 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 
 def translated(name: str, known: Container[str]) -> str | None:
     """Phrase a hint for an option's name elsewhere with those of our names that are `known`; None if there is none."""
-    ours = [repr(path) for path in _ELSEWHERE.get(name, ()) if path.rpartition(".")[2] in known]
+    ours = [repr(path) for path in SB3_NAMES.get(name, ()) if path.rpartition(".")[2] in known]
     return f"did you mean {' or '.join(ours)}?" if ours else None
