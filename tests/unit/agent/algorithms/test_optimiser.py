@@ -43,7 +43,7 @@ def set_gradients(parameters: list[nn.Parameter], seed: int) -> None:
 
 KEYWORDS: list[tuple[str, dict[str, Any]]] = [
     ("adam", {"betas": [0.8, 0.99], "weight_decay": 0.1}),
-    ("adam", {"amsgrad": True}),
+    ("adam", {"maximize": True}),
     ("adamw", {"weight_decay": 0.1}),
     ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
 ]
