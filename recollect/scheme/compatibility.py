@@ -24,7 +24,8 @@ def check_compatibility(config: SchemeConfig, algo_factory: AlgorithmFactory, st
 
 def check_own_storage(storage_factory: ComponentFactory) -> None:
     """Refuse a storage that gradient workers, each of which has one, would have in common."""
-    if getattr(storage_factory, "parameters", {}).get("path") is not None:
+    config = getattr(storage_factory, "config", None)
+    if getattr(config, "path", None) is not None:
         raise ConfigError(
             "the gradient workers cannot share one file as their storage; leave path out, or use "
             "num_grad_workers 0, which has one storage for all that is collected"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from recollect.scheme.gradients.status import GradientStatus, add_lives, merge
+from recollect.scheme.gradients.status import GradientStatus, add_incarnations, merge
 
 
 def make_status(returns: list[float], num_steps: int, num_stored: int = 5) -> GradientStatus:
@@ -42,5 +42,5 @@ def test_one_status_stays_as_it_is() -> None:
 
 def test_failures_of_a_workers_earlier_lives_count() -> None:
     status, earlier = replace(make_status([1.0], 10), reports=()), make_status([2.0], 20)
-    found = add_lives(status, [earlier, earlier])
+    found = add_incarnations(status, [earlier, earlier])
     assert (found.num_env_failures, found.num_steps) == (3, 10)
