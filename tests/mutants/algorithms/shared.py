@@ -13,7 +13,7 @@ UTILS: Final = (f"{TESTS}/test_utils.py",)
 EVERY: Final = (f"{TESTS}/off_policy/test_every_algorithm.py",)
 ASIDE: Final = (f"{EVERY[0]}::test_what_acts_aside_explores_and_leaves_exploration_as_it_is",)
 DETERMINISTIC: Final = (f"{EVERY[0]}::test_deterministic_actions_do_not_change",)
-RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_goes_on_as_if_nothing_had_happened",)
+RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_resumes_exactly",)
 DDQN: Final = (f"{TESTS}/off_policy/test_ddqn.py",)
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
 
