@@ -132,7 +132,7 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
 def imported_by(source: Path) -> Iterator[str]:
     """Parts of the package that a module imports when it runs, by the first name below `recollect`."""
     tree = ast.parse(source.read_text())
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))]
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node))]
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "recollect":
             yield from (name.name for name in node.names)
