@@ -34,6 +34,7 @@ Found 4 errors in 1 file (checked 1 source file)
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("mypy")  # who share a cache take turns
 def test_a_script_outside_of_the_checkout_is_checked(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     # Found as installed, not by a path that the tests were started with.

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from recollect import keys
 from recollect.agent.storages import STORAGES
 from recollect.roles import Batch
@@ -33,6 +35,8 @@ HERBuffer.create_factory(100, strategy="past")  # arg-type
 """
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("mypy")  # who share a cache take turns
 def test_options_and_batches_have_types(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     # To read PyTorch takes a while, so the second time it comes from the cache.

@@ -12,6 +12,7 @@ from recollect.errors import ConfigError
 from recollect.scheme.base import engine
 
 
+@pytest.mark.slow
 def test_modules_of_workers_do_not_import_ray() -> None:
     code = (
         "import sys, recollect.scheme.config, recollect.scheme.collection.c_worker_set; assert 'ray' not in sys.modules"

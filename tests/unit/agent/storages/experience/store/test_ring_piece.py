@@ -86,6 +86,7 @@ def assert_equal(direct: Any, fed: Any, batch_size: int) -> None:
     assert_rows(*batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", FEATURES["unit"])
 @pytest.mark.parametrize("observation", FEATURES["observation"])
 @settings(max_examples=25, deadline=None)
