@@ -69,11 +69,12 @@ def main(arguments: Sequence[str]) -> int:
 def _pass_without(mutants: list[Mutant], pool: CopyPool) -> bool:
     """Whether all tests pass while no mutant is planted: otherwise their failures would prove nothing."""
     selections = list(dict.fromkeys(mutant.tests for mutant in mutants))
-    print(f"{len(selections)} selections of tests without any mutant", flush=True)
-    failed = [tests for tests, status in pool.run(Copy.test, selections) if status != 0]
-    for tests in failed:
-        print(f"fails without any mutant: {' '.join(tests)}")
-    return not failed
+    num_failed = 0
+    for number, (tests, status) in enumerate(pool.run(Copy.test, selections), start=1):
+        num_failed += status != 0
+        result = "passes" if status == 0 else "FAILS"
+        print(f"[{number:3d}/{len(selections)}] {result} without any mutant: {' '.join(tests)}", flush=True)
+    return num_failed == 0
 
 
 def _die(mutants: list[Mutant], pool: CopyPool) -> bool:
@@ -84,6 +85,10 @@ def _die(mutants: list[Mutant], pool: CopyPool) -> bool:
         if not result.startswith("killed"):
             survivors.append(mutant)
         print(f"[{number:3d}/{len(mutants)}] {result:<16} {elapsed_s:6.1f} s  {mutant.name}", flush=True)
+    for area, of_area in AREAS.items():
+        tried = [mutant for mutant in of_area if mutant in mutants]
+        if tried:
+            print(f"{area:<12} {len(tried) - sum(mutant in survivors for mutant in tried)} of {len(tried)} killed")
     for mutant in survivors:
         print(f"not killed: {mutant.name}")
     print(f"{len(mutants) - len(survivors)} killed, {len(survivors)} survived")
