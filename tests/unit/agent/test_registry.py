@@ -6,7 +6,6 @@ from recollect.errors import ConfigError
 
 def test_the_algorithms_by_name() -> None:
     assert {"ddqn", "ddpg", "td3", "sac", "sac-discrete", "mpo", "ppo"} <= set(ALGORITHMS)
-    assert len(ALGORITHMS) == len(list(ALGORITHMS))
     for name, algorithm in ALGORITHMS.items():
         assert issubclass(algorithm, Algorithm)
         assert algorithm.__name__.lower() == name.replace("-", "")
