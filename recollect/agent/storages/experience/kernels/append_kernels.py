@@ -315,7 +315,7 @@ def append(header, carried, steps, flags, sources, span):
 
 @nb.njit(nb.void(nb.int64[::1], nb.int64[:, ::1], nb.int64), **KERNEL)
 def cut(header, carried, lane):
-    """Break the stream of `lane` after its newest step, if it has one that goes on."""
+    """Break the stream of `lane` after its newest step, if it has one that continues."""
     head = load_i64(header[H_HEAD] + 8 * lane)
     if head > load_i64(header[H_LOW] + 8 * lane) and load_i32(row_at(header, lane, head - 1) + R_TAIL) == 0:
         cut_before_pending(header, carried, lane, head)

@@ -90,7 +90,7 @@ def _locate(header, ids, limits, places, begin, end):
         Most steps that a window may hold, for each row or for all.
     places : int64 [P_NUM_WORDS, batch]
         Out: the addresses of the rows of the last and next step, that of the tail record (0 if the
-        stream goes on), and the steps used.
+        stream continues), and the steps used.
     """
     row_bytes = header[H_ROW_BYTES]
     lane_bytes = header[H_SLOTS] * row_bytes

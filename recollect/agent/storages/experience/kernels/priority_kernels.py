@@ -31,7 +31,7 @@ from recollect.agent.storages.experience.kernels.tree_kernels import SHIFT, deco
 NO_MASS = -1
 BAD_ERROR = -1
 
-# Bytes of a drawn row that memory is asked for while the draw goes on.
+# Bytes of a drawn row that memory is asked for during the draw.
 _BYTES_AHEAD = 256
 
 _f32 = nb.float32[::1]
@@ -126,7 +126,7 @@ def _finish(header, sums, smallest, beta, shares, ids, weights):
 
 @nb.njit(**INLINED)
 def _ask_for_row(row):
-    """Ask for the beginning of a row that was drawn, as memory has time for it while the draw goes on."""
+    """Ask for the beginning of a row that was drawn, so that memory fetches it during the draw."""
     for line in range(row, row + _BYTES_AHEAD, 64):
         prefetch(line)
 

@@ -175,7 +175,7 @@ def field_at(header, row, row_offset, block, num_bytes):
 
 @nb.njit(**INLINED)
 def tail_of(header, row):
-    """Address of the tail record of the step at `row`, 0 if its stream goes on."""
+    """Address of the tail record of the step at `row`, 0 if its stream continues."""
     reference = np.int64(load_i32(row + R_TAIL))
     if reference == 0:
         return np.int64(0)

@@ -3,7 +3,7 @@
 The tree has a fan-out of 8, so that the children of a node share a cache line. Level 0 are the
 leaves; the nodes of level `l` start at `offsets[l]`, those of the minima at `offsets[l] - offsets[1]`
 (a leaf is its own minimum). A minimum counts positive leaves only and is 0 where there is none.
-Every inner node is the sum of its children, computed anew, so nothing drifts.
+Every inner node is the sum of its children, recomputed in full, so nothing drifts.
 """
 
 import numba as nb
