@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from recollect import keys
-from recollect.roles import ActorFactory, AlgorithmFactory, ComponentFactory, Device, EnvsFactory, StorageFactory
+from recollect.roles import (
+    ActorFactory,
+    AlgorithmFactory,
+    ComponentFactory,
+    Device,
+    EnvsFactory,
+    GradientSource,
+    StorageFactory,
+)
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import (
     ReplaceComponent,
@@ -25,7 +33,7 @@ from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import GradientSource, LocalGradientSource
+from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from recollect import keys
-from recollect.roles import ActorFactory, AlgorithmFactory, Device, EnvsFactory, StorageFactory, Weights
+from recollect.roles import ActorFactory, AlgorithmFactory, Collector, Device, EnvsFactory, StorageFactory, Weights
 from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
@@ -13,7 +13,7 @@ from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.async_collector import AsyncCollector
-from recollect.scheme.collection.collectors.collector import Collector, LocalCollector
+from recollect.scheme.collection.collectors.collector import LocalCollector
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from recollect.scheme.collection.worker.components import Factories
 

@@ -1,6 +1,5 @@
-"""Where gradients come from: `GradientSource`, and `LocalGradientSource` of a worker in this process."""
+"""Where gradients come from: what all sources yield, and `LocalGradientSource` of a worker in this process."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,60 +32,7 @@ class GradientReport(NamedTuple):
     reports: tuple[WorkerReport, ...] = ()
 
 
-class GradientSource(SharedComponents, ABC):
-    """Gradient workers, here or elsewhere, as the one sees them who applies updates."""
-
-    @property
-    @abstractmethod
-    def offending_batch(self) -> Batch | None:
-        """The batch whose loss was not finite, if there was one."""
-
-    @abstractmethod
-    def stage(self) -> Iterator[Gradient]:
-        """Have data collected for one update stage, and yield one gradient after the other.
-
-        Each is to be applied before the next one is asked for.
-        """
-
-    @property
-    @abstractmethod
-    def num_steps(self) -> int:
-        """Transitions collected, over all workers."""
-
-    @abstractmethod
-    def status(self) -> GradientStatus:
-        """How the collection stands, over all workers."""
-
-    @abstractmethod
-    def report(self) -> GradientReport:
-        """What is known of the gradient workers that are elsewhere."""
-
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint needs of the collection."""
-
-    @abstractmethod
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from `state`, with the weights that the algorithm has by now."""
-
-    @abstractmethod
-    def save_storage(self, folder: Path) -> None:
-        """Write what is stored into a folder."""
-
-    @abstractmethod
-    def load_storage(self, folder: Path) -> None:
-        """Read what is stored from a folder, as far as it is there."""
-
-    @abstractmethod
-    def broadcast(self, command: Command) -> None:
-        """Have all workers execute a command, and wait until all have."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Stop all workers."""
-
-
-class LocalGradientSource(GradientSource):
+class LocalGradientSource(SharedComponents):
     """Gradients of one worker in this process: they are where the algorithm wants them, nothing is sent.
 
     Parameters
@@ -101,9 +47,14 @@ class LocalGradientSource(GradientSource):
 
     @property
     def offending_batch(self) -> Batch | None:
+        """The batch whose loss was not finite, if there was one."""
         return self.worker.offending_batch
 
     def stage(self) -> Iterator[Gradient]:
+        """Have data collected for one update stage, and yield one gradient after the other.
+
+        Each is to be applied before the next one is asked for.
+        """
         num_updates = 0
         self.worker.collect()
         for info in self.worker.compute_gradients():
@@ -113,28 +64,37 @@ class LocalGradientSource(GradientSource):
 
     @property
     def num_steps(self) -> int:
+        """Transitions collected, over all workers."""
         return int(self.col_worker.num_steps)
 
     def status(self) -> GradientStatus:
+        """How the collection stands, over all workers."""
         return self.worker.status()
 
     def report(self) -> GradientReport:
+        """What is known of the gradient workers that are elsewhere."""
         return GradientReport()
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint needs of the collection."""
         return self.worker.collection_state()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Resume from `state`, with the weights that the algorithm has by now."""
         self.worker.load_collection_state(state)
 
     def save_storage(self, folder: Path) -> None:
+        """Write what is stored into a folder."""
         self.worker.save_storage(folder)
 
     def load_storage(self, folder: Path) -> None:
+        """Read what is stored from a folder, as far as it is there."""
         self.worker.load_storage(folder)
 
     def broadcast(self, command: Command) -> None:
+        """Have all workers execute a command, and wait until all have."""
         self.worker.execute(command)
 
     def stop(self) -> None:
+        """Stop all workers."""
         self.worker.stop()

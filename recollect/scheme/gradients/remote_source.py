@@ -1,6 +1,6 @@
 """Gradients of workers in other processes: what synchronous and asynchronous ones share."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from recollect.errors import NotFiniteError
 from recollect.roles import Batch
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
+from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker_set import Call
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.states import share_state
@@ -21,7 +22,7 @@ from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import Gradient, GradientReport, GradientSource
+from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
 from recollect.scheme.gradients.records import GradientRecords
 from recollect.scheme.gradients.status import GradientStatus, add_incarnations, merge
 from recollect.scheme.gradients.versioned_weights import read_state, read_weights
@@ -30,7 +31,7 @@ from recollect.scheme.gradients.worker_journal import folder_of
 _WORKERS: Final = "workers"
 
 
-class RemoteGradientSource(GradientSource):
+class RemoteGradientSource(SharedComponents, ABC):
     """Gradients of workers in other processes, each with a storage and a collection of its own.
 
     A worker that dies is restarted. It resumes from the present weights and from its journal: every step that is

@@ -4,10 +4,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from recollect.roles import Info
+from recollect.roles import GradientSource, Info
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.gradients.gradient_source import GradientSource
 
 NUM_RECENT_UPDATES: Final = 100
 

@@ -25,7 +25,7 @@ class TellTaleEnv(gym.Env[np.ndarray, int]):
         Where the files `slow`, `hang` and `raise` are looked for. They are obeyed by the process whose id is
         their content, or by all if they are empty.
     step_s : float
-        Seconds that a step takes; five times as long if it is slow.
+        Seconds that a step takes; forty times as long if it is slow.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -49,7 +49,7 @@ class TellTaleEnv(gym.Env[np.ndarray, int]):
             raise ValueError("the file told me to raise")
         while self._is_told("hang"):
             time.sleep(0.02)
-        time.sleep(self._step_s * (5 if self._is_told("slow") else 1))
+        time.sleep(self._step_s * (40 if self._is_told("slow") else 1))
         self._time += 1
         ended = self._time >= self._length
         return self._obs(), float(self._time), ended and self._episode % 2 == 0, ended and self._episode % 2 == 1, {}

@@ -1,6 +1,4 @@
-"""What every way to collect offers, and the simplest one: in this process."""
-
-from abc import ABC, abstractmethod
+"""What collectors have in common, and the simplest one: in this process."""
 
 from recollect.checks import check_count
 from recollect.errors import ConfigError
@@ -9,8 +7,8 @@ from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.reports import WorkerReport
 
 
-class Collector(ABC):
-    """Collects one stage after the other into the storage of a worker.
+class CollectorBase:
+    """What collectors have in common: the worker whose storage they fill.
 
     Parameters
     ----------
@@ -29,33 +27,8 @@ class Collector(ABC):
         """Steps that the run has collected so far, if the other collections are as fast as this one."""
         return self.worker.num_steps * self._num_parents
 
-    @abstractmethod
-    def collect(self) -> int:
-        """Collect for one update stage; returns how many transitions are new in the storage."""
 
-    @abstractmethod
-    def reports(self) -> tuple[WorkerReport, ...]:
-        """How each remote worker has fared."""
-
-    @abstractmethod
-    def add_workers(self, num_workers: int) -> None:
-        """Have more workers collect from now on."""
-
-    @abstractmethod
-    def remove_workers(self, num_workers: int) -> None:
-        """Have fewer workers collect from now on; what those that leave have collected is kept."""
-
-    @property
-    @abstractmethod
-    def num_env_failures(self) -> int:
-        """How often an environment failed so far."""
-
-    @abstractmethod
-    def progress(self) -> int | None:
-        """Return a number that moves on while something comes in; None while environments are built here."""
-
-
-class LocalCollector(Collector):
+class LocalCollector(CollectorBase):
     """The worker collects itself."""
 
     worker: CWorker

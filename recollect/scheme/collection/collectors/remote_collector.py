@@ -1,12 +1,12 @@
 """`RemoteCollector`: what collections by remote workers share, from weights on their way to pieces taken in."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.collection.collectors.collector import Collector, check_addition, check_removal
+from recollect.scheme.collection.collectors.collector import CollectorBase, check_addition, check_removal
 from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
@@ -15,7 +15,7 @@ from recollect.scheme.weights import PublishedWeights, Version
 _COLLECT: Final = "collect_piece"
 
 
-class RemoteCollector(Collector):
+class RemoteCollector(CollectorBase, ABC):
     """Remote workers collect, and what they send is taken in here.
 
     Parameters
