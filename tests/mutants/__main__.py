@@ -9,8 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants import AREAS, MUTANTS, Mutant
+from tests.mutants import AREAS, MUTANTS
 from tests.mutants.copies import Copy, CopyPool, verdict
+from tests.mutants.mutant import Mutant
 
 
 class Choice(NamedTuple):

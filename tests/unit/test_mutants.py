@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.mutants import AREAS, MUTANTS, Mutant
+from tests.mutants import AREAS, MUTANTS
 from tests.mutants.__main__ import choose
-from tests.mutants.mutant import ROOT
+from tests.mutants.mutant import ROOT, Mutant
 
 
 def exists(test: str) -> bool:
