@@ -9,14 +9,15 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypedDict
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    import gymnasium as gym
+
     from recollect.agent.envs.step import Step
     from recollect.agent.storages.experience.store.outbox import Outbox
     from recollect.agent.storages.experience.store.ring_piece import RingPiece
@@ -32,7 +33,7 @@ Numbers = Array | Sequence[float]
 
 Device = torch.device | str
 
-EnvFunction = Callable[..., gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]]
+EnvFunction: TypeAlias = "Callable[..., gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]]"
 """Makes an environment, or a vector of them, from the options of the environment."""
 
 Observation = Any
@@ -92,11 +93,11 @@ class VectorEnvs(Protocol):
     @property
     def num_envs(self) -> int: ...
     @property
-    def observation_space(self) -> gym.Space[Any]: ...
+    def observation_space(self) -> "gym.Space[Any]": ...
     @property
-    def action_space(self) -> gym.Space[Any]: ...
+    def action_space(self) -> "gym.Space[Any]": ...
     @property
-    def env_fns(self) -> Sequence[Callable[[], gym.Env[Any, Any]]]: ...
+    def env_fns(self) -> "Sequence[Callable[[], gym.Env[Any, Any]]]": ...
     @property
     def num_failures(self) -> int: ...
     def reset(self) -> Observation: ...
@@ -114,8 +115,8 @@ class Actor(Protocol):
     """Networks that act: observations in, actions out."""
 
     generator: torch.Generator
-    obs_space: gym.Space[Any]
-    action_space: gym.Space[Any]
+    obs_space: "gym.Space[Any]"
+    action_space: "gym.Space[Any]"
 
     @property
     def is_recurrent(self) -> bool: ...
