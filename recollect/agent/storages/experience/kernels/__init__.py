@@ -1,6 +1,6 @@
 """Numba kernels over bytes and addresses, and the layout of a ring that they share.
 
-Only the rooms beside this one import from here. Kernels import nothing but each other.
+The rooms beside this one and buffers import from here. Kernels import nothing but each other.
 """
 
 from pathlib import Path
