@@ -267,3 +267,42 @@ def test_a_text_that_describes_no_steps_is_refused(change: tuple[str, str]) -> N
     assert change[0] in text
     with pytest.raises(SchemaError, match="does not describe"):
         load_schema(text.replace(*change))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_is_refused(value: float) -> None:
+    run = Run("vector")
+    outbox, data = run.buffer.make_outbox(3), run.streams[0].take(3)
+    data[keys.REWARD][1, 0] = marked = np.float32(1234.5678)
+    for step in range(3):
+        outbox.insert_transition(as_sample({path: values[step] for path, values in data.items()}, "numpy"))
+    piece = outbox.take()
+    assert piece is not None
+    assert piece.data.tobytes().count(marked.tobytes()) == 1
+    changed = np.frombuffer(piece.data.tobytes().replace(marked.tobytes(), np.float32(value).tobytes()), np.uint8)
+    with pytest.raises(SchemaError, match="reward"):
+        RingPiece(piece.schema, changed)
+
+
+def test_a_tail_that_refers_to_a_stack_that_is_not_there_is_refused() -> None:
+    # The stack that the only step leads to has nothing of the one before it.
+    zero, flags = np.zeros((NUM_ENVS, 1), np.float32), np.ones((NUM_ENVS, 1), np.float32)
+    outbox, rng = ReplayBuffer.standalone(9, num_envs=NUM_ENVS, frame_stack=3).make_outbox(2), np.random.default_rng(0)
+    stacks = rng.integers(1, 255, (2, NUM_ENVS, 3, 5), np.uint8)
+    sample = {keys.OBS: stacks[0], keys.NEXT_OBS: stacks[1], keys.ACTION: zero, keys.REWARD: zero}
+    outbox.insert_transition(sample | {keys.NEXT_DONE: flags})
+    piece = outbox.take()
+    assert piece is not None
+    # The stacks of both envs, and those that they lead to: records 1 to 4 in this order, of which tails name 2 and 4.
+    words = piece.data.view(np.int32)
+    places = [np.flatnonzero(words == record) for record in (2, 4)]
+    assert any(len(found) for found in places)
+    num_refused = 0
+    for place in np.concatenate(places):
+        changed = words.copy()
+        changed[place] = 3
+        try:
+            RingPiece(piece.schema, changed.view(np.uint8))
+        except SchemaError as error:
+            num_refused += "refer" in str(error)
+    assert num_refused >= 2
