@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ Numbers = Array | Sequence[float]
 
 Device = torch.device | str
 
-EnvFunction: TypeAlias = "Callable[..., gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]]"
+EnvFunction = Callable[..., "gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]"]
 """Makes an environment, or a vector of them, from the options of the environment."""
 
 Observation = Any
