@@ -23,7 +23,8 @@ from recollect.scheme.collection.collectors.sent_piece import SentPiece, content
 # Sources, and messages that each has on its way, so that the learner never waits for one.
 NUM_SOURCES: Final = 2
 NUM_AHEAD: Final = 2
-NUM_WARM_UP: Final = 16
+# The pages of the object store and of the storage are touched for the first time before the measurement begins.
+NUM_WARM_UP: Final = 64
 # As many floats as an 84×84 frame has pixels.
 OBS_SIZE: Final = 7056
 INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
