@@ -21,7 +21,7 @@ from recollect.predictor import Predictor
 from recollect.roles import EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import make_progress
+from recollect.runs.progress import Progress
 from recollect.runs.saving import Saves
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
@@ -217,7 +217,7 @@ class Agent:
         """Learn to the end; save where there is a place for it, also when interrupted."""
         try:
             if progress:
-                with make_progress(learner.target_steps) as display:
+                with Progress(learner.target_steps) as display:
                     while not learner.done():
                         learner.step()
                         display.update(learner)

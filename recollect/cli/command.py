@@ -26,9 +26,6 @@ COMMANDS: Final = {
     "bench": "run the benchmarks of a checkout",
 }
 
-# How errors tell callers from Python what to change, and the same as typed on a command line.
-_AS_TYPED: Final = {"Use the algorithm ": "Use --algo "}
-
 _HELP: Final = """\
 usage: recollect COMMAND ...
 
@@ -61,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except RecollectError as error:
-        print(f"error: {_as_typed(str(error))}", file=sys.stderr)
+        # Errors tell callers from Python what to change; here it is said as typed on a command line.
+        print(f"error: {error}".replace("Use the algorithm ", "Use --algo "), file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -74,12 +72,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = "" if error.filename is None else f"{error.filename}: "
         print(f"error: {where}{error.strerror}; name another place, or make it usable", file=sys.stderr)
         return USAGE_ERROR
-
-
-def _as_typed(message: str) -> str:
-    for said, typed in _AS_TYPED.items():
-        message = message.replace(said, typed)
-    return message
 
 
 def _run(arguments: list[str]) -> int:

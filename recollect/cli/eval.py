@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recollect import keys
 from recollect.cli.parsing import CommandParser, count, whole_number
-from recollect.cli.summary import free_folder
+from recollect.cli.summary import free_path
 from recollect.config import RunConfig, build
 from recollect.config.parts import ENV
 from recollect.errors import ConfigError
@@ -66,7 +66,7 @@ def _record(scheme: "Scheme", config: RunConfig, folder: Path, num_episodes: int
     # Frames are rendered into memory; without a screen, SDL would fail to open one.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     _check_renders(config)
-    folder = free_folder(folder, _VIDEOS)
+    folder = free_path(folder, _VIDEOS)
     kwargs = {"config": config, "folder": str(folder), "num_episodes": num_episodes}
     factory = VecEnvFactory(vec_env_class=VecEnv, env_fn=_recorded, env_kwargs=kwargs, seed=config.seed)
     envs = factory(scheme.col_worker.device, mode=keys.TEST)

@@ -3,7 +3,7 @@
 import argparse
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from shutil import get_terminal_size
 from typing import Final
 
@@ -48,23 +48,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _algorithms() -> Iterable[tuple[str, str]]:
-    return ((name, _first_line(algorithm)) for name, algorithm in registry(ALGO).items())
+def _classes(part: str) -> Iterable[tuple[str, str]]:
+    return ((name, (inspect.getdoc(kind) or "").partition("\n")[0]) for name, kind in registry(part).items())
 
 
-def _storages() -> Iterable[tuple[str, str]]:
-    return ((name, _first_line(storage)) for name, storage in registry(STORAGE).items())
-
-
-def _presets() -> Iterable[tuple[str, str]]:
-    return ((name, presets.about(name)) for name in presets.names())
-
-
-_LISTS: Final = {"algorithms": _algorithms, "storages": _storages, "presets": _presets}
-
-
-def _first_line(documented: object) -> str:
-    return (inspect.getdoc(documented) or "").partition("\n")[0]
+_LISTS: Final[Mapping[str, Callable[[], Iterable[tuple[str, str]]]]] = {
+    "algorithms": lambda: _classes(ALGO),
+    "storages": lambda: _classes(STORAGE),
+    "presets": lambda: ((name, presets.about(name)) for name in presets.names()),
+}
 
 
 def _print_options(name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from recollect.cli.command import INTERRUPTED
 from recollect.cli.session import EVALUATION_FILE
-from recollect.cli.summary import free_file, free_folder, stem_of
+from recollect.cli.summary import free_path, stem_of
 from recollect.config import RunConfig
 from recollect.runs.plots import plot_runs
 
@@ -29,7 +29,7 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
     """Train with several seeds, some at a time, and draw their curve; returns an exit code."""
     stem = options.name or stem_of(config)
     seeds = range(config.seed, config.seed + options.seeds)
-    folders = [free_folder(options.out, f"{stem}-{seed}") for seed in seeds]
+    folders = [free_path(options.out, f"{stem}-{seed}") for seed in seeds]
     trainings = _Trainings()
     pool = ThreadPoolExecutor(options.jobs)
     futures = [
@@ -42,7 +42,7 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
         trainings.interrupt()
         _wait(pool, trainings)
         return INTERRUPTED
-    _report(folders, free_file(options.out, stem, ".png"))
+    _report(folders, free_path(options.out, stem, ".png"))
     return max(codes)
 
 

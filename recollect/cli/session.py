@@ -3,24 +3,58 @@
 import argparse
 import json
 import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import torch
 
 from recollect.cli.command import INTERRUPTED
-from recollect.cli.session_options import SessionOptions
 from recollect.cli.summary import summarise
 from recollect.config import RunConfig, build
+from recollect.errors import StorageError
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import make_progress
+from recollect.runs.progress import Progress
 from recollect.runs.writers import MetricWriter, WandbWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
 EVALUATION_FILE: Final = "evaluation.json"
+_OPTIONS_FILE: Final = "session.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SessionOptions:
+    """How a run is recorded, which does not change what it learns.
+
+    Attributes
+    ----------
+    saves_replay : bool
+        Whether checkpoints come with the replay.
+    wandb_project, wandb_id : str or None
+        Project of Weights & Biases that gets the metrics, and the run there.
+    """
+
+    saves_replay: bool = True
+    wandb_project: str | None = None
+    wandb_id: str | None = None
+
+    def write(self, folder: Path) -> None:
+        """Keep the options in a run's folder."""
+        (folder / _OPTIONS_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the options of a run; runs that were not started by a command have the defaults."""
+        path = folder / _OPTIONS_FILE
+        if not path.is_file():
+            return cls()
+        try:
+            return cls(**json.loads(path.read_bytes()))
+        except (TypeError, ValueError) as error:
+            raise StorageError(f"{path} cannot be read: {error}; correct the file, or remove it") from error
 
 
 def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
@@ -37,7 +71,7 @@ def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
         save_storage=not options.no_replay,
         writers=[wandb] if wandb else [],
     )
-    SessionOptions(
+    _SessionOptions(
         saves_replay=not options.no_replay, wandb_project=options.wandb, wandb_id=wandb.run_id if wandb else None
     ).write(folder)
     return _train(learner, config, folder)
@@ -45,7 +79,7 @@ def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
 
 def resume(config: RunConfig, run: RunDirectory) -> int:
     """Resume a run from its newest checkpoint, with the session options it was begun with; returns an exit code."""
-    kept = SessionOptions.read(run.path)
+    kept = _SessionOptions.read(run.path)
     scheme = _prepare(config)
     writers: list[MetricWriter] = []
     if kept.wandb_project:
@@ -67,7 +101,7 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
     """Train to the end, evaluate, save and plot; Ctrl-C leaves a checkpoint to resume from."""
     print(summarise(config, torch.get_num_threads(), folder), flush=True)
     try:
-        with make_progress(learner.target_steps) as progress:
+        with Progress(learner.target_steps) as progress:
             while not learner.done():
                 learner.step()
                 progress.update(learner)
@@ -79,16 +113,12 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
         return INTERRUPTED
     finally:
         learner.stop()
-    _report(evaluation, RunDirectory.open(folder))
+    _write_evaluation(evaluation, folder / EVALUATION_FILE)
+    print(f"evaluation: {evaluation}   curve: {plot_run(folder)}")
     return 0
 
 
-def _report(evaluation: Evaluation, run: RunDirectory) -> None:
-    write_evaluation(evaluation, run.path / EVALUATION_FILE)
-    print(f"evaluation: {evaluation}   curve: {plot_run(run.path)}")
-
-
-def write_evaluation(evaluation: Evaluation, path: Path) -> None:
+def _write_evaluation(evaluation: Evaluation, path: Path) -> None:
     """Write the episodes of an evaluation and their mean as JSON."""
     content = {
         "mean": evaluation.mean,

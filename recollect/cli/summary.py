@@ -64,13 +64,8 @@ def stem_of(config: RunConfig) -> str:
     return f"{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}-{config.algo}"
 
 
-def free_folder(parent: Path, name: str) -> Path:
-    """Folder for a new run: the name, with a number behind it where there is such a run already."""
-    return free_file(parent, name, "")
-
-
-def free_file(parent: Path, name: str, suffix: str) -> Path:
-    """File, or folder, that does not exist yet: the name, with a number behind it where there is one already."""
+def free_path(parent: Path, name: str, suffix: str = "") -> Path:
+    """Folder, or file, that does not exist yet: the name, with a number behind it where there is one already."""
     path, number = parent / f"{name}{suffix}", 2
     while path.exists():
         path, number = parent / f"{name}-{number}{suffix}", number + 1

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from recollect.cli.parsing import CommandParser, count, shown
-from recollect.cli.summary import free_folder, stem_of
+from recollect.cli.summary import free_path, stem_of
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 from recollect.config.files import parse_value
 from recollect.config.parts import SCHEME, options_of
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     from recollect.cli.session import begin
 
     name = options.name or f"{stem_of(config)}-{config.seed}"
-    return begin(config, free_folder(options.out, name), options)
+    return begin(config, free_path(options.out, name), options)
 
 
 def _add_settings(parser: CommandParser) -> None:

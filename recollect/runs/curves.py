@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,17 +21,8 @@ _ABSENT: Final = "-"
 
 
 class Points(NamedTuple):
-    """One metric of one run: env steps and values, both `[points]`."""
+    """One metric: env steps `[points]` and values, `[points]` of one run or `[runs, points]` of several."""
 
-    steps: np.ndarray
-    values: np.ndarray
-
-
-@dataclass(frozen=True)
-class Group:
-    """Runs that differ in their seed only: env steps `[points]`, values `[runs, points]`."""
-
-    label: str
     steps: np.ndarray
     values: np.ndarray
 
@@ -50,14 +40,14 @@ def read_returns(run: RunDirectory) -> Points:
     return evaluations if len(evaluations.steps) > 1 or not len(training.steps) else training
 
 
-def make_group(label: str, curves: Sequence[Points]) -> Group:
+def make_group(curves: Sequence[Points]) -> Points:
     """Bring the curves of several seeds, none of them empty, to common steps: those that all of them reached."""
     first = max(curve.steps[0] for curve in curves)
     last = max(first, min(curve.steps[-1] for curve in curves))
     steps = curves[0].steps
     if any(not np.array_equal(steps, curve.steps) for curve in curves):
         steps = np.linspace(first, last, NUM_POINTS)
-    return Group(label, steps, np.stack([np.interp(steps, curve.steps, curve.values) for curve in curves]))
+    return Points(steps, np.stack([np.interp(steps, curve.steps, curve.values) for curve in curves]))
 
 
 def interquartile_mean(values: np.ndarray) -> np.ndarray:

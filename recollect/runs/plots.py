@@ -8,7 +8,6 @@ import numpy as np
 
 from recollect import metrics
 from recollect.runs.curves import (
-    Group,
     Points,
     bootstrap_band,
     env_of,
@@ -41,7 +40,8 @@ def plot_run(path: Path | str) -> Path:
         axes.plot(evaluation.steps, evaluation.values, "o-", label="evaluation", markersize=3.5)
         spread = read_points(run, metrics.EVAL_STANDARD_ERROR)
         if len(spread.steps) == len(evaluation.steps):
-            axes.fill_between(*_band(evaluation, spread.values), alpha=_SHADE, color=axes.lines[-1].get_color())
+            low, high = evaluation.values - spread.values, evaluation.values + spread.values
+            axes.fill_between(evaluation.steps, low, high, alpha=_SHADE, color=axes.lines[-1].get_color())
     _finish(axes, f"{env_of(run)} · {label_of(run, None)}")
     figure.savefig(run.curve_file, dpi=_DOTS_PER_INCH)
     return run.curve_file
@@ -70,7 +70,7 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
     figure, all_axes = _panels(len(panels))
     for axes, (env, labels) in zip(all_axes, panels.items(), strict=True):
         for label, curves in labels.items():
-            _draw_group(axes, make_group(label, curves))
+            _draw_group(axes, label, make_group(curves))
         _finish(axes, env)
     return save_figure(figure, out)
 
@@ -87,9 +87,9 @@ def save_figure(figure: "Figure", out: Path | str) -> list[Path]:
     return files
 
 
-def _draw_group(axes: "Axes", group: Group) -> None:
+def _draw_group(axes: "Axes", label: str, group: Points) -> None:
     num_runs = len(group.values)
-    label = group.label if num_runs == 1 else f"{group.label} ({num_runs} runs)"
+    label = label if num_runs == 1 else f"{label} ({num_runs} runs)"
     (line,) = axes.plot(group.steps, interquartile_mean(group.values), label=label)
     if num_runs > 1:
         low, high = bootstrap_band(group.values, np.random.default_rng(0))
@@ -105,10 +105,6 @@ def _panels(count: int) -> tuple["Figure", list["Axes"]]:
     figure = Figure(figsize=(width * count, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def _band(points: Points, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return points.steps, points.values - spread, points.values + spread
 
 
 def _finish(axes: "Axes", title: str) -> None:

@@ -2,9 +2,7 @@
 
 import re
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
@@ -30,34 +28,41 @@ _BETWEEN: Final = re.compile("(   | · )")
 Metrics = Mapping[str, float]
 
 
-class Progress(ABC):
+class Progress:
     """Shows the progress of a training; use as a context, and call `update` after each update stage.
+
+    On a terminal a few lines change in place, with one for each remote worker; elsewhere a line is printed every few
+    seconds.
 
     Parameters
     ----------
     target_steps : int
         Env steps to train for.
-    console : rich.console.Console
+    console : rich.console.Console, optional
         Where to show it.
-    seconds_between : float
+    seconds_between : float, optional
         Shortest time between two refreshes.
     """
 
-    def __init__(self, target_steps: int, console: Console, seconds_between: float) -> None:
+    def __init__(self, target_steps: int, console: Console | None = None, seconds_between: float | None = None) -> None:
         self.target_steps = target_steps
-        self.console = console
-        self._seconds_between = seconds_between
+        self.console = console or Console()
+        is_live = self.console.is_terminal
+        self._live = Live(console=self.console, auto_refresh=False) if is_live else None
+        default = _SECONDS_BETWEEN_FRAMES if is_live else _SECONDS_BETWEEN_LINES
+        self._seconds_between = default if seconds_between is None else seconds_between
         self._next_refresh = 0.0
         self._returns: list[float] = []
 
     def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
         return self
 
-    @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Leave the last state on the screen."""
+        if self._live is not None:
+            self._live.stop()
 
     def update(self, learner: Training) -> None:
         """Refresh the display, if the last refresh is long enough ago or the training is over."""
@@ -68,30 +73,12 @@ class Progress(ABC):
         found = learner.get_metrics()
         if metrics.TRAIN_RETURN in found:
             self._returns.append(found[metrics.TRAIN_RETURN])
-        self._show(found)
+        if self._live is None:
+            self.console.print(self._plain_line(found), highlight=False, soft_wrap=True)
+        else:
+            self._live.update(self._frame(found), refresh=True)
 
-    @abstractmethod
-    def _show(self, found: Metrics) -> None:
-        """Put metrics on the screen."""
-
-
-class LiveProgress(Progress):
-    """A few lines that change in place: one for each remote worker too."""
-
-    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_FRAMES) -> None:
-        super().__init__(target_steps, console, seconds_between)
-        self._live = Live(console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, traceback)
-
-    def _show(self, found: Metrics) -> None:
+    def _frame(self, found: Metrics) -> Text:
         lines = (
             steps_line(found, self.target_steps),
             returns_line(found, self._returns),
@@ -99,33 +86,15 @@ class LiveProgress(Progress):
             workers_line(found),
         )
         rows = [row for line in lines if line for row in folded(line, self.console.width - 1)]
-        text = Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
-        self._live.update(text, refresh=True)
+        return Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
 
-
-class PlainProgress(Progress):
-    """A line every few seconds."""
-
-    def __init__(self, target_steps: int, console: Console, seconds_between: float = _SECONDS_BETWEEN_LINES) -> None:
-        super().__init__(target_steps, console, seconds_between)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-    def _show(self, found: Metrics) -> None:
+    def _plain_line(self, found: Metrics) -> str:
         parts = (
             steps_line(found, self.target_steps, bar=False),
             returns_line(found, self._returns, sparks=False),
             workers_line(found),
         )
-        self.console.print("   ".join(part for part in parts if part), highlight=False, soft_wrap=True)
-
-
-def make_progress(target_steps: int, console: Console | None = None) -> Progress:
-    """Choose the display that fits the console: live on a terminal, plain lines elsewhere."""
-    console = console or Console()
-    return LiveProgress(target_steps, console) if console.is_terminal else PlainProgress(target_steps, console)
+        return "   ".join(part for part in parts if part)
 
 
 def steps_line(found: Metrics, target_steps: int, *, bar: bool = True) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from recollect.agent.storages import OFF_POLICY_STORAGES
-from recollect.cli.summary import free_folder, stem_of, summarise
+from recollect.cli.summary import free_path, stem_of, summarise
 from recollect.config import RunConfig
 
 
@@ -64,5 +64,5 @@ def test_folders_are_called_after_task_and_algorithm(env: str, stem: str) -> Non
 
 def test_a_run_never_takes_the_folder_of_another(tmp_path: Path) -> None:
     for name in ("a", "a-2", "a-3"):
-        assert free_folder(tmp_path, "a") == tmp_path / name
+        assert free_path(tmp_path, "a") == tmp_path / name
         (tmp_path / name).mkdir()

@@ -55,7 +55,7 @@ def test_evaluations_count_if_there_are_several(tmp_path: Path) -> None:
 
 
 def test_seeds_with_the_same_steps_keep_them() -> None:
-    group = make_group("x", [Points(np.array([1.0, 2.0]), np.array([5.0, 6.0]))] * 2)
+    group = make_group([Points(np.array([1.0, 2.0]), np.array([5.0, 6.0]))] * 2)
     assert group.steps.tolist() == [1, 2]
     assert group.values.tolist() == [[5, 6], [5, 6]]
 
@@ -63,7 +63,7 @@ def test_seeds_with_the_same_steps_keep_them() -> None:
 def test_seeds_with_other_steps_meet_where_all_have_been() -> None:
     one = Points(np.array([0.0, 10.0]), np.array([0.0, 100.0]))
     other = Points(np.array([2.0, 4.0, 8.0]), np.array([1.0, 1.0, 1.0]))
-    group = make_group("x", [one, other])
+    group = make_group([one, other])
     assert (group.steps[0], group.steps[-1], len(group.steps)) == (2, 8, NUM_POINTS)
     assert group.values[0] == pytest.approx(10 * group.steps)
     assert group.values[1] == pytest.approx(np.ones(NUM_POINTS))

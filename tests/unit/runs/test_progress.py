@@ -8,7 +8,7 @@ from rich.console import Console
 
 from recollect import metrics
 from recollect.runs import progress
-from recollect.runs.progress import LiveProgress, PlainProgress, make_progress
+from recollect.runs.progress import Progress
 
 FOUND = {
     metrics.STEPS: 14_200,
@@ -94,14 +94,9 @@ def test_durations(seconds: float, expected: str) -> None:
     assert progress.duration(seconds) == expected
 
 
-def test_the_display_fits_the_console() -> None:
-    assert isinstance(make_progress(10, make_console(is_terminal=True)), LiveProgress)
-    assert isinstance(make_progress(10, make_console(is_terminal=False)), PlainProgress)
-
-
 def test_a_live_display_shows_three_lines() -> None:
     console, learner = make_console(is_terminal=True), FakeLearner()
-    with make_progress(20_000, console) as display:
+    with Progress(20_000, console) as display:
         display.update(learner)
     shown = console.file.getvalue()
     for part in ("14,200/20,000 steps", "return −148", "loss_q"):
@@ -114,7 +109,7 @@ def test_a_live_display_cuts_nothing_off(width: int) -> None:
     learner.found |= {metrics.EVAL_RETURN: -149.3, metrics.EVAL_SUCCESS: 0.5, **WORKERS}
     learner.found |= {metrics.GRADIENT_WORKERS: 2, metrics.GRADIENT_WORKERS_ALIVE: 2}
     learner.found |= {f"algorithm/loss_{number}": 0.12345 for number in range(4)}
-    with LiveProgress(1_000_000, console, seconds_between=0.0) as display:
+    with Progress(1_000_000, console, seconds_between=0.0) as display:
         for _ in range(20):
             display.update(learner)
     shown = console.file.getvalue()
@@ -131,7 +126,7 @@ def test_lines_are_broken_between_their_parts() -> None:
 
 def test_refreshes_are_rare_but_the_last_one_is_never_left_out() -> None:
     console, learner = make_console(is_terminal=False), FakeLearner()
-    with PlainProgress(20_000, console, seconds_between=3600) as display:
+    with Progress(20_000, console, seconds_between=3600) as display:
         for _ in range(100):
             display.update(learner)
         assert learner.num_refreshes == 1
@@ -192,7 +187,7 @@ def test_every_worker_has_a_line() -> None:
 def test_a_live_display_shows_workers() -> None:
     console, learner = make_console(is_terminal=True), FakeLearner()
     learner.found |= WORKERS
-    with make_progress(20_000, console) as display:
+    with Progress(20_000, console) as display:
         display.update(learner)
     assert "policy lag 1.2" in console.file.getvalue()
     assert "2,440 steps/s" in console.file.getvalue()
