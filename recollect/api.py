@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from os import PathLike
@@ -22,7 +23,7 @@ from recollect.roles import EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
-from recollect.runs.saving import Saves
+from recollect.runs.saving import restore_training, save_training
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
@@ -106,7 +107,7 @@ class Agent:
         # The workers and threads of that run do not apply to this process.
         config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
         agent = cls.from_config(config, env=env)
-        agent._elapsed_s = Saves(run).restore(agent.scheme)
+        agent._elapsed_s = restore_training(run, agent.scheme)
         return agent
 
     @property
@@ -184,8 +185,8 @@ class Agent:
         run = self._folder_for(Path(folder))
         if not self.scheme.status().num_stored:
             shutil.rmtree(run.storage_folder, ignore_errors=True)
-        saves = Saves(run, with_storage=with_storage or run.storage_folder.exists())
-        return saves.write(self.scheme, self._elapsed_s)
+        with_storage = with_storage or run.storage_folder.exists()
+        return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
 
     def close(self) -> None:
         """Close the environments."""
@@ -216,24 +217,18 @@ class Agent:
     def _run(self, learner: Learner, progress: bool) -> None:
         """Learn to the end; save where there is a place for it, also when interrupted."""
         try:
-            if progress:
-                with Progress(learner.target_steps) as display:
-                    while not learner.done():
-                        learner.step()
-                        display.update(learner)
-            else:
+            with Progress(learner.target_steps) if progress else nullcontext() as display:
                 while not learner.done():
                     learner.step()
+                    if display:
+                        display.update(learner)
         except KeyboardInterrupt:
-            self._save(learner)
+            if learner.run is not None:
+                learner.save_checkpoint()
             raise
-        self._save(learner)
-        if learner.run is not None:
-            plot_run(learner.run.path)
-
-    def _save(self, learner: Learner) -> None:
         if learner.run is not None:
             learner.save_checkpoint()
+            plot_run(learner.run.path)
 
 
 def _identity(config: RunConfig) -> Document:

@@ -19,6 +19,7 @@ from recollect.runs.directory import RunDirectory
 from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
+from recollect.runs.state_files import flatten, write_tensors
 from recollect.runs.writers import MetricWriter
 from recollect.scheme.collection.collectors.reports import worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation
@@ -257,7 +258,7 @@ class Learner:
         """Save a checkpoint to resume from and the offending batch, if any; returns where they are."""
         before = recorder.run.checkpoints.paths()
         batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
-        told = [] if batch is None else [_keep_batch(recorder, batch)]
+        told = [] if batch is None else [_keep_batch(recorder.run.batch_file, batch)]
         try:
             # A gradient that is not finite is never applied: the weights are still good.
             return [*told, f"The training so far is saved in {self._save_what_can_be(recorder)}"]
@@ -273,12 +274,13 @@ class Learner:
             return recorder.save(self, with_storage=False)
 
 
-def _keep_batch(recorder: Recorder, batch: Mapping[str, Any]) -> str:
+def _keep_batch(path: Path, batch: Mapping[str, Any]) -> str:
     """Save a batch, and say where it is or why it could not be saved."""
     try:
-        return f"The batch is in {recorder.save_batch(batch)}"
+        write_tensors(path, flatten(batch))
     except (RecollectError, OSError) as reason:
         return f"The batch could not be saved ({reason})"
+    return f"The batch is in {path}"
 
 
 def _interval(name: str, given: int | None, default: int) -> int:

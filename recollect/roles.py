@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from recollect.scheme.base.commands import Command
     from recollect.scheme.collection.agent_worker import AgentWorker
     from recollect.scheme.collection.collectors.reports import WorkerReport
+    from recollect.scheme.collection.worker.evaluation import Evaluation
     from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
     from recollect.scheme.gradients.status import GradientStatus
+    from recollect.scheme.scheme import Scheme
 
 Array = np.ndarray | Tensor
 Numbers = Array | Sequence[float]
@@ -264,6 +266,19 @@ class GradientSource(Protocol):
     def load_storage(self, folder: Path) -> None: ...
     def broadcast(self, command: "Command") -> None: ...
     def stop(self) -> None: ...
+
+
+class Training(Protocol):
+    """A training under way, as those who record or show it see it; `Learner` is one."""
+
+    scheme: "Scheme"
+    elapsed_s: float
+    last_evaluation: "Evaluation | None"
+
+    @property
+    def num_steps(self) -> int: ...
+    def done(self) -> bool: ...
+    def get_metrics(self) -> dict[str, float]: ...
 
 
 class EnvsFactory(Protocol):

@@ -16,7 +16,7 @@ from recollect.runs.state_files import read_state, write_state
 ACTOR_FILE: Final = "actor.safetensors"
 _STATE: Final = "state"
 _PARTIAL: Final = ".partial-"
-_NAME: Final = re.compile(r"(\d{6})-step-(\d+)")
+_NAME: Final = re.compile(r"\d{6}-step-\d+")
 _FORMAT: Final = {"format": "recollect checkpoint", "version": 1}
 
 
@@ -53,9 +53,7 @@ class Checkpoints:
 
     def num_steps(self) -> int:
         """Env steps at the checkpoint to resume from."""
-        found = _NAME.fullmatch(self.newest().name)
-        assert found is not None
-        return int(found[2])
+        return int(self.newest().name.rpartition("-")[2])
 
     def write(self, actor: Actor, state: Mapping[str, Any], num_steps: int) -> Path:
         """Write a checkpoint and return its folder.

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from recollect import metrics
-from recollect.runs.training import Training
+from recollect.roles import Training
 from recollect.units import human_bytes
 
 _BAR_WIDTH: Final = 24

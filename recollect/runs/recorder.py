@@ -1,14 +1,13 @@
 """`Recorder`: writes what a training does into its run directory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from recollect import metrics
+from recollect.roles import Training
 from recollect.runs.directory import RunDirectory
-from recollect.runs.saving import Saves
-from recollect.runs.state_files import flatten, write_tensors
-from recollect.runs.training import Training
+from recollect.runs.saving import restore_training, save_training
 from recollect.runs.writers import CSVWriter, MetricWriter, TensorBoardWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
@@ -17,19 +16,7 @@ _EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
 
 
 class Recorder:
-    """Writes metrics and checkpoints of a training when they are due.
-
-    Parameters
-    ----------
-    run : RunDirectory
-        Where to.
-    log_every, checkpoint_every : int
-        Env steps between rows of metrics, and between checkpoints.
-    with_storage : bool
-        Save the replay with checkpoints.
-    writers : sequence of MetricWriter
-        Where metrics go besides the CSV file and TensorBoard.
-    """
+    """Writes metrics and checkpoints of a training into `run` when they are due; the options are those of `Learner`."""
 
     def __init__(
         self,
@@ -43,7 +30,7 @@ class Recorder:
         self.run = run
         self._log_every = log_every
         self._checkpoint_every = checkpoint_every
-        self._saves = Saves(run, with_storage=with_storage)
+        self._with_storage = with_storage
         self._csv = CSVWriter(run.metrics_file)
         self._events = TensorBoardWriter(run.tensorboard_folder)
         self._writers: list[MetricWriter] = [self._csv, self._events, *writers]
@@ -70,23 +57,19 @@ class Recorder:
 
     def save(self, learner: Training, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
-        path = self._saves.write(learner.scheme, learner.elapsed_s, with_storage=with_storage)
+        with_storage = with_storage and self._with_storage
+        path = save_training(self.run, learner.scheme, learner.elapsed_s, with_storage=with_storage)
         self._next_checkpoint = learner.num_steps + self._checkpoint_every
         return path
 
     def restore(self, scheme: Scheme) -> float:
         """Load the newest checkpoint into a scheme and return the seconds that its training took."""
-        elapsed_s = self._saves.restore(scheme)
+        elapsed_s = restore_training(self.run, scheme)
         self._csv.forget_after(scheme.num_steps)
         self._events.forget_after(scheme.num_steps)
         self._next_row = scheme.num_steps + self._log_every
         self._next_checkpoint = scheme.num_steps + self._checkpoint_every
         return elapsed_s
-
-    def save_batch(self, batch: Mapping[str, Any]) -> Path:
-        """Keep a batch for inspection and return its file."""
-        write_tensors(self.run.batch_file, flatten(batch))
-        return self.run.batch_file
 
     def close(self) -> None:
         """Write what is left."""

@@ -18,49 +18,35 @@ _OF_STORAGE: Final = "storage"
 _LOG = logging.getLogger(__name__)
 
 
-class Saves:
-    """Saves of one run; of the replay, each one writes only what is new.
+def save_training(run: RunDirectory, scheme: Scheme, elapsed_s: float, *, with_storage: bool = True) -> Path:
+    """Write a checkpoint and return its folder; of the replay, only what is new is written.
 
-    Parameters
-    ----------
-    run : RunDirectory
-        Where to.
-    with_storage : bool
-        Save the replay too.
+    The replay comes first, so that every checkpoint can be resumed from.
     """
+    if with_storage:
+        scheme.save_storage(run.storage_folder)
+    state = {_SCHEME: scheme.state(), _ELAPSED_S: elapsed_s, _CHANGES: _changes(scheme)}
+    path = run.checkpoints.write(scheme.actor, state, scheme.num_steps)
+    _LOG.info("checkpoint %s", path)
+    return path
 
-    def __init__(self, run: RunDirectory, *, with_storage: bool = True) -> None:
-        self._run = run
-        self._with_storage = with_storage
 
-    def write(self, scheme: Scheme, elapsed_s: float, *, with_storage: bool = True) -> Path:
-        """Write a checkpoint and return its folder.
+def restore_training(run: RunDirectory, scheme: Scheme) -> float:
+    """Load the newest checkpoint into a scheme and return the seconds that its training took.
 
-        The replay comes first, so that every checkpoint can be resumed from.
-        """
-        if self._with_storage and with_storage:
-            scheme.save_storage(self._run.storage_folder)
-        state = {_SCHEME: scheme.state(), _ELAPSED_S: elapsed_s, _CHANGES: _changes(scheme)}
-        path = self._run.checkpoints.write(scheme.actor, state, scheme.num_steps)
-        _LOG.info("checkpoint %s", path)
-        return path
-
-    def restore(self, scheme: Scheme) -> float:
-        """Load the newest checkpoint into a scheme and return the seconds that its training took.
-
-        The environments begin new episodes. Without a saved replay, learning resumes once the storage has
-        `start_steps` new steps. Parameters that were changed while running are changed again.
-        """
-        path = self._run.checkpoints.newest()
-        state = read_checkpoint(path, scheme.actor)
-        try:
-            _change_again(scheme, state.get(_CHANGES, {}))
-            scheme.load_state(state[_SCHEME])
-            elapsed_s = float(state[_ELAPSED_S])
-        except KeyError as error:
-            raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
-        scheme.load_storage(self._run.storage_folder)
-        return elapsed_s
+    The environments begin new episodes. Without a saved replay, learning resumes once the storage has
+    `start_steps` new steps. Parameters that were changed while running are changed again.
+    """
+    path = run.checkpoints.newest()
+    state = read_checkpoint(path, scheme.actor)
+    try:
+        _change_again(scheme, state.get(_CHANGES, {}))
+        scheme.load_state(state[_SCHEME])
+        elapsed_s = float(state[_ELAPSED_S])
+    except KeyError as error:
+        raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
+    scheme.load_storage(run.storage_folder)
+    return elapsed_s
 
 
 def _changes(scheme: Scheme) -> dict[str, dict[str, Any]]:

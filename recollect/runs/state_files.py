@@ -47,14 +47,10 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     sync_file(path)
 
 
-def flatten(batch: Mapping[str, Any], prefix: str = "") -> dict[str, torch.Tensor]:
+def flatten(batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The tensors of a nested dict by their paths."""
     tensors: dict[str, torch.Tensor] = {}
-    for key, value in batch.items():
-        if isinstance(value, Mapping):
-            tensors |= flatten(value, f"{prefix}{key}{keys.PATH_SEPARATOR}")
-        else:
-            tensors[f"{prefix}{key}"] = torch.as_tensor(value)
+    _encode(batch, (), tensors)
     return tensors
 
 
@@ -83,6 +79,4 @@ def _decode(value: object, tensors: Mapping[str, torch.Tensor]) -> Any:
         return value
     if _TENSOR in value:
         return tensors[value[_TENSOR]]
-    if _ITEMS in value:
-        return {key: _decode(inner, tensors) for key, inner in value[_ITEMS]}
-    return {key: _decode(inner, tensors) for key, inner in value.items()}
+    return {key: _decode(inner, tensors) for key, inner in value.get(_ITEMS, value.items())}

@@ -120,9 +120,14 @@ class WandbWriter:
             import wandb
         except ImportError as error:
             raise ConfigError("Weights & Biases needs the extra 'wandb': pip install \"recollect[wandb]\"") from error
-        known = {} if run_id is None else {"id": run_id, "resume": "allow"}
         try:
-            self._run = wandb.init(project=project, name=name, config=dict(config or {}), **known)
+            self._run = wandb.init(
+                project=project,
+                name=name,
+                config=dict(config or {}),
+                id=run_id,
+                resume=None if run_id is None else "allow",
+            )
         except wandb.errors.Error as error:
             raise ConfigError(
                 f"Weights & Biases refuses the run: {error}; type `wandb login`, or set WANDB_MODE=offline"

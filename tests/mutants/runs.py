@@ -116,14 +116,14 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run forgets its counters",
         f"{RUNS}/saving.py",
-        "            scheme.load_state(state[_SCHEME])\n",
-        "            state[_SCHEME]\n",
+        "        scheme.load_state(state[_SCHEME])\n",
+        "        state[_SCHEME]\n",
         ("tests/unit/test_learner.py::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
         "a resumed run forgets its replay",
         f"{RUNS}/saving.py",
-        "        scheme.load_storage(self._run.storage_folder)\n",
+        "    scheme.load_storage(run.storage_folder)\n",
         "",
         SAVING,
     ),

@@ -18,7 +18,7 @@ import recollect
 from recollect import DDQN, Agent, OffPolicyActor, metrics
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.runs import RunDirectory
-from recollect.runs.saving import Saves
+from recollect.runs.saving import save_training
 from recollect.runs.writers import read_rows
 
 SMALL: dict[str, Any] = {
@@ -285,7 +285,7 @@ def test_without_it_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_loaded_agent_knows_how_long_it_has_trained(tmp_path: Path) -> None:
     agent = make_agent().learn(30, log_dir=tmp_path / "run")
-    Saves(RunDirectory.open(tmp_path / "run")).write(agent.scheme, elapsed_s=1e6)
+    save_training(RunDirectory.open(tmp_path / "run"), agent.scheme, elapsed_s=1e6)
     Agent.load(tmp_path / "run").learn(30, log_dir=tmp_path / "longer")
     rows = read_rows(tmp_path / "longer" / "metrics.csv")
     assert all(float(row[metrics.ELAPSED_S]) > 1e6 for row in rows)

@@ -8,7 +8,7 @@ from recollect.api import Agent
 from recollect.errors import StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.saving import Saves
+from recollect.runs.saving import restore_training, save_training
 from recollect.runs.state_files import read_state, write_state
 from tests.schemes import make_scheme
 
@@ -75,9 +75,9 @@ def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
     for change in (scheme.update_storage_parameter, scheme.update_algorithm_parameter):
         with pytest.raises(ValueError, match="gamma must be"):
             change("gamma", 7.0)
-    Saves(RunDirectory.create(tmp_path)).write(scheme, 0.0)
+    save_training(RunDirectory.create(tmp_path), scheme, 0.0)
     other = make_scheme()
-    Saves(RunDirectory.open(tmp_path)).restore(other)
+    restore_training(RunDirectory.open(tmp_path), other)
     assert (other.storage.changed_parameters, other.algo.changed_parameters) == ({}, {})
 
 

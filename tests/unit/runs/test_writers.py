@@ -121,7 +121,7 @@ def test_weights_and_biases_get_every_row(monkeypatch: pytest.MonkeyPatch) -> No
     writer.write({metrics.STEPS: 4, "a": 1.0})
     writer.close()
     assert calls == [
-        {"project": "project", "name": "run", "config": {"seed": 1}},
+        {"project": "project", "name": "run", "config": {"seed": 1}, "id": None, "resume": None},
         ({"steps": 4, "a": 1.0}, 4),
         "finish",
     ]
