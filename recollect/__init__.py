@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recollect.agent.registry import ALGORITHMS, checked_imports
+from recollect.agent.registry import ALGORITHM_MODULES, checked_imports
 
 if TYPE_CHECKING:
     from recollect.agent.actors import OffPolicyActor as OffPolicyActor
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"
-_MODULES: Final = checked_imports(Path(__file__)) | ALGORITHMS.modules
+_MODULES: Final = checked_imports(Path(__file__)) | ALGORITHM_MODULES
 __all__ = [*_MODULES, "__version__"]
 
 

@@ -82,7 +82,7 @@ class Agent:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         self.scheme: Scheme = build(config, env_fn)
-        self._predictor = Predictor(self.scheme.algo, self.scheme.actor)
+        self._predictor = Predictor(self.scheme.algo)
         self._elapsed_s = 0.0
 
     @classmethod
@@ -163,7 +163,8 @@ class Agent:
         action
             As the environment takes it: an int for a Discrete action space, else an array.
         """
-        self._predictor.follow(self.scheme.algo, self.scheme.actor)
+        if self._predictor.algo is not self.scheme.algo:  # replaced, and the memory with it
+            self._predictor = Predictor(self.scheme.algo)
         return self._predictor.predict(obs, deterministic)
 
     def begin_episode(self) -> None:
@@ -196,8 +197,7 @@ class Agent:
         """Find or make the folder of this agent's checkpoints: the named one, or the first that is free beside it."""
         for number in count(1):
             run = RunDirectory(folder if number == 1 else folder.with_name(f"{folder.name}-{number}"))
-            others = self._differences(run) if run.exists else []
-            if not others:
+            if not run.exists or self._is_kept_in(run):
                 break
         if number > 1:
             warnings.warn(
@@ -205,14 +205,11 @@ class Agent:
             )
         return run if run.exists else RunDirectory.create(run.path, self.config.to_document())
 
-    def _differences(self, run: RunDirectory) -> list[str]:
-        """Say in what the agent of a folder differs from this one."""
-        own = _identity(self.config)
+    def _is_kept_in(self, run: RunDirectory) -> bool:
         try:
-            theirs = _identity(RunConfig.from_document(run.config))
+            return _identity(RunConfig.from_document(run.config)) == _identity(self.config)
         except ConfigError:
-            return list(own)
-        return [entry for entry, value in own.items() if theirs[entry] != value]
+            return False
 
     def _run(self, learner: Learner, progress: bool) -> None:
         """Learn to the end; save where there is a place for it, also when interrupted."""

@@ -1,7 +1,8 @@
 """Checks of single values, shared by all that take parameters."""
 
 import math
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,9 +12,9 @@ if TYPE_CHECKING:
     import torch
 
 
-def check_count(name: str, value: object) -> int:
-    """Return a whole number of at least 1, or refuse it."""
-    if type(value) is int and value >= 1:
+def check_count(name: str, value: object, low: int = 1) -> int:
+    """Return a whole number of at least `low`, or refuse it."""
+    if type(value) is int and value >= low:
         return value
     if (
         isinstance(value, bool)
@@ -22,16 +23,12 @@ def check_count(name: str, value: object) -> int:
         or value != int(value)
     ):
         raise ConfigError(f"{name} must be a whole number, got {value!r}")
-    if value < 1:
-        raise ConfigError(f"{name} must be at least 1, got {value!r}")
+    if value < low:
+        raise ConfigError(f"{name} must be at least {low}, got {value!r}")
     return int(value)
 
 
-def check_whole(name: str, value: object) -> int:
-    """Return a whole number of at least 0, or refuse it."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ConfigError(f"{name} must be a whole number of at least 0, got {value!r}")
-    return int(value)
+check_whole: Final = partial(check_count, low=0)
 
 
 def seeded_generator(seed: object) -> np.random.Generator:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, Self
 
-from recollect.checks import check_count, check_number
+from recollect.checks import check_count, check_number, check_whole
 from recollect.errors import ConfigError, closest
 
 Check = Callable[[str, Any], Any]
+count: Final = check_count
+count_or_zero: Final = check_whole
 
 _DOC: Final = "doc"
 _CHECK: Final = "check"
@@ -80,21 +82,6 @@ class Options:
         """Options that differ from their defaults, by name."""
         values = ((entry, getattr(self, entry.name)) for entry in fields(self))
         return {entry.name: value for entry, value in values if entry.default is MISSING or value != entry.default}
-
-
-def count(name: str, value: object) -> int:
-    """Check a whole number of at least 1."""
-    return check_count(name, value)
-
-
-def count_or_zero(name: str, value: object) -> int:
-    """Check a whole number of at least 0."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if value < 0:
-            raise ConfigError(f"{name} must be at least 0, got {value!r}")
-        if value == 0:
-            return 0
-    return check_count(name, value)
 
 
 def flag(name: str, value: object) -> bool:

@@ -10,7 +10,7 @@ import torch
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.spaces import ActionFormat
 from recollect.errors import SchemaError
-from recollect.roles import Actor, Algorithm, Observation
+from recollect.roles import Algorithm, Observation
 
 
 class Predictor:
@@ -19,21 +19,12 @@ class Predictor:
     Parameters
     ----------
     algo : Algorithm
-        Chooses the actions.
-    actor : Actor
-        Its actor.
+        Chooses the actions, with its actor.
     """
 
-    def __init__(self, algo: Algorithm, actor: Actor) -> None:
-        self._algo = algo
-        self._actor = actor
+    def __init__(self, algo: Algorithm) -> None:
+        self.algo = algo
         self._memory: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def follow(self, algo: Algorithm, actor: Actor) -> None:
-        """Act with these from now on; where they are others than before, what was observed is forgotten."""
-        if algo is not self._algo or actor is not self._actor:
-            self._algo, self._actor = algo, actor
-            self.begin_episode()
 
     def begin_episode(self) -> None:
         """Forget what was observed before; only a recurrent actor remembers anything."""
@@ -41,22 +32,22 @@ class Predictor:
 
     def predict(self, obs: Observation, deterministic: bool = True) -> Any:
         """Choose an action for an observation, or actions for a batch of them."""
-        arrays = _as_arrays(obs, self._actor.obs_space)
-        is_single = _is_single(arrays, self._actor.obs_space)
+        arrays = _as_arrays(obs, self.algo.actor.obs_space)
+        is_single = _is_single(arrays, self.algo.actor.obs_space)
         if is_single:
             arrays = map_observation(lambda array: array[None], arrays)
         rhs, done = self._remembered(arrays)
-        with self._algo.aside():
-            _, action, rhs, _ = self._algo.acting_step(arrays, rhs, done, deterministic)
+        with self.algo.aside():
+            _, action, rhs, _ = self.algo.acting_step(arrays, rhs, done, deterministic)
         self._memory = rhs, torch.zeros_like(done)
-        actions = ActionFormat(self._actor.action_space, len(action))(action)
+        actions = ActionFormat(self.algo.actor.action_space, len(action))(action)
         if not is_single:
             return actions
-        return actions[0].item() if isinstance(self._actor.action_space, gym.spaces.Discrete) else actions[0]
+        return actions[0].item() if isinstance(self.algo.actor.action_space, gym.spaces.Discrete) else actions[0]
 
     def _remembered(self, arrays: Observation) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden states and flags for this batch; those of the last one, if it had as many rows."""
-        _, rhs, done = self._actor.actor_initial_states(arrays)
+        _, rhs, done = self.algo.actor.actor_initial_states(arrays)
         if self._memory is not None and len(self._memory[0]) == len(rhs):
             return self._memory
         return rhs, done

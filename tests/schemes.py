@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
-from recollect.agent.algorithms import find_algorithm
+from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.envs import VecEnv
 from recollect.agent.storages import STORAGES
 from recollect.scheme import Scheme
@@ -34,7 +34,7 @@ def make_scheme(
     **numbers: Any,
 ) -> Scheme:
     """A scheme of tiny networks and batches; `workers` are options of the scheme, `numbers` of the algorithm."""
-    algorithm = find_algorithm(algo)
+    algorithm = ALGORITHMS.find(algo)
     options = {"update_every": 4, "num_mini_batch": 2, "test_every": 0, "num_test_episodes": 2, **numbers}
     if not algorithm.is_on_policy:
         options = {"mini_batch_size": 8, "start_steps": 16, **options}

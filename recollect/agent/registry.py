@@ -1,10 +1,10 @@
-"""The algorithms by name, for actors too, which know of no algorithm; each is loaded when it is first asked for."""
+"""Algorithms and storages by name. Actors find algorithms here, of which they know nothing else."""
 
 import ast
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from recollect.errors import ConfigError, closest
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from recollect.agent.algorithms.learning import LearningAlgorithm
 
-_CLASSES: Final = Path(__file__).with_name("algorithms") / "classes.py"
+
+PartT = TypeVar("PartT")
 
 
 def checked_imports(file: Path) -> dict[str, str]:
@@ -23,45 +24,46 @@ def checked_imports(file: Path) -> dict[str, str]:
     return {alias.name: str(line.module) for line in lines for alias in line.names if alias.name != "*"}
 
 
-class Algorithms(Mapping[str, "type[LearningAlgorithm]"]):
-    """Classes by name, each loaded when it is first asked for.
+class Registry(Mapping[str, PartT]):
+    """Classes of one kind by name, each loaded when it is first asked for.
 
     Parameters
     ----------
-    modules : dict
-        Module of each class, whose last part is the algorithm's name.
-
-    Attributes
-    ----------
-    modules : dict
-        As given.
+    kind : str
+        What they are, for messages.
+    places : mapping
+        Where each is, as `module:Name`.
     """
 
-    def __init__(self, modules: dict[str, str]) -> None:
-        self.modules = modules
-        self._classes = {module.rpartition(".")[2].replace("_", "-"): name for name, module in modules.items()}
+    def __init__(self, kind: str, places: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._places = places
 
-    def __getitem__(self, name: str) -> "type[LearningAlgorithm]":
-        class_name = self._classes[name]
-        algorithm: type[LearningAlgorithm] = getattr(import_module(self.modules[class_name]), class_name)
-        return algorithm
+    def find(self, name: str) -> PartT:
+        """The class called `name`, in any case."""
+        plain = name.lower()
+        if plain not in self:
+            raise ConfigError(f"there is no {self.kind} {name!r}; {closest(plain, self)}")
+        return self[plain]
+
+    def __getitem__(self, name: str) -> PartT:
+        module, _, attribute = self._places[name].partition(":")
+        part: PartT = getattr(import_module(module), attribute)
+        return part
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._classes)
+        return len(self._places)
 
 
-ALGORITHMS: Final = Algorithms(checked_imports(_CLASSES))
-
-
-def find_algorithm(name: str) -> "type[LearningAlgorithm]":
-    """Class of the algorithm called `name`, in any case."""
-    plain = name.lower()
-    if plain not in ALGORITHMS:
-        raise ConfigError(f"unknown algorithm {name!r}; {closest(plain, ALGORITHMS)}")
-    return ALGORITHMS[plain]
+ALGORITHM_MODULES: Final = checked_imports(Path(__file__).with_name("algorithms") / "classes.py")
+ALGORITHMS: Final["Registry[type[LearningAlgorithm]]"] = Registry(
+    "algorithm",
+    # An algorithm goes by the name of its module.
+    {path.rpartition(".")[2].replace("_", "-"): f"{path}:{name}" for name, path in ALGORITHM_MODULES.items()},
+)
 
 
 def advice(action_space: "gym.Space[Any]") -> str:

@@ -9,8 +9,17 @@ from typing import Final
 
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import RunConfig, presets, settings
-from recollect.config.parts import ACTOR, ALGO, SCHEME, STORAGE, Option, options_of, plain_name, registry
-from recollect.config.storages import listed_options
+from recollect.config.parts import (
+    ACTOR,
+    ALGO,
+    SCHEME,
+    STORAGE,
+    Option,
+    listed_options,
+    options_of,
+    plain_name,
+    registry,
+)
 from recollect.errors import ConfigError, closest
 
 _EXAMPLES: Final = """\

@@ -8,7 +8,6 @@ from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
-    from recollect.agent.envs import VecEnvFactory
     from recollect.roles import EnvFunction
     from recollect.scheme.scheme import Scheme
 
@@ -45,18 +44,22 @@ def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
         check_device(config.device)
     env = config.env if env_fn is None else env_fn
     _check_env(env)
-    algo_factory = class_of(ALGO, config.algo).create_factory(**_values(config, ALGO))
+    algo_factory = class_of(ALGO, config.algo).create_factory(**config.options(ALGO))
     train_envs, action_space, obs_space = VecEnv.create_factory(
         env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
     )
     test_envs, _, _ = VecEnv.create_factory(
         env, config.options(ENV), config.num_test_envs, kind=config.vec, seed=config.seed
     )
-    actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
+    on_policy = is_on_policy(config.algo)
+    actor_class = OnPolicyActor if on_policy else OffPolicyActor
     actor_factory = actor_class.create_factory(
-        obs_space, action_space, algo_factory, seed=config.seed, **_values(config, ACTOR)
+        obs_space, action_space, algo_factory, seed=config.seed, **config.options(ACTOR)
     )
-    storage_factory = class_of(STORAGE, config.storage).create_factory(**_storage_parameters(config, train_envs))
+    # Where they are not given, the storage's seed and size follow from the run, its stacks from the environments.
+    size = algo_factory.config.update_every if on_policy else -(-_MOST_TRANSITIONS // config.num_envs)
+    follow = {"seed": config.seed, "size": size, "frame_stack": train_envs.frame_stack()}
+    storage_factory = class_of(STORAGE, config.storage).create_factory(**follow | config.options(STORAGE))
     return Scheme(
         algo_factory,
         actor_factory,
@@ -75,21 +78,3 @@ def _check_env(env: "str | EnvFunction") -> None:
             f"the environment was made by the function {env}, which a file cannot hold; pass it from Python, "
             "as in Agent.load(folder, env=function)"
         )
-
-
-def _values(config: RunConfig, part: str) -> dict[str, Any]:
-    """Options of a part; files have lists where configs have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in config.options(part).items()}
-
-
-def _storage_parameters(config: RunConfig, envs: "VecEnvFactory") -> dict[str, Any]:
-    """Options of the storage; where they are not given, its seed and size follow from the run, stacks from the envs."""
-    follow = {"seed": config.seed, "size": _storage_size(config), "frame_stack": envs.frame_stack()}
-    return follow | _values(config, STORAGE)
-
-
-def _storage_size(config: RunConfig) -> int:
-    if is_on_policy(config.algo):
-        rollout: int = class_of(ALGO, config.algo).config_class(**_values(config, ALGO)).update_every
-        return rollout
-    return -(-_MOST_TRANSITIONS // config.num_envs)

@@ -1,13 +1,16 @@
 """Which options the parts of an agent take, read from the parts themselves."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import MISSING, Field, dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 from recollect.options import Options
+
+if TYPE_CHECKING:
+    from recollect.agent.registry import Registry
 
 # The parts that have options. Actors and schemes go by no name.
 ALGO: Final = "algo"
@@ -28,7 +31,7 @@ class Option:
     about: str
 
 
-def registry(part: str) -> Mapping[str, Any]:
+def registry(part: str) -> "Registry[Any]":
     """Algorithms or storages, by name."""
     if part == STORAGE:
         from recollect.agent.storages import STORAGES
@@ -46,10 +49,7 @@ def plain_name(part: str, name: Any) -> Any:
 
 def class_of(part: str, name: str) -> Any:
     """Find an algorithm or a storage by its name."""
-    classes = registry(part)
-    if name not in classes:
-        raise ConfigError(f"there is no {'algorithm' if part == ALGO else part} {name!r}; {closest(name, classes)}")
-    return classes[name]
+    return registry(part).find(name)
 
 
 def is_on_policy(algo: str) -> bool:
@@ -79,6 +79,13 @@ def check_options(part: str, name: str | None, given: Iterable[str]) -> None:
     for option in given:
         if part != ENV and option not in known:
             raise ConfigError(f"{part} has no option {option!r}; {_hint(part, name, option, known)}")
+
+
+def listed_options(storage: str) -> Mapping[str, Option]:
+    """Options of a storage with the values that its name gives them: a constructor's defaults switch every idea off."""
+    values = class_of(STORAGE, storage).config_class.recommended({}, 1)
+    known = options_of(STORAGE, storage)
+    return {name: replace(option, default=values.get(name, option.default)) for name, option in known.items()}
 
 
 def names_with(part: str, option: str) -> list[str]:

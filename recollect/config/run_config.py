@@ -20,7 +20,6 @@ from recollect.config.parts import (
     options_of,
     plain_name,
 )
-from recollect.config.storages import recommended
 from recollect.errors import ConfigError
 from recollect.options import Options, count, count_or_zero, one_of, option, optional
 
@@ -154,7 +153,8 @@ def resolve(
     _check_names(layers.split(document, settings())[0])
     config = RunConfig.from_document(layers.override(document, overrides or {}, settings()))
     given = config.options(STORAGE)
-    return replace(config, storage_options=given | recommended(config.storage, given, config.num_envs))
+    promised = class_of(STORAGE, config.storage).config_class.recommended(given, config.num_envs)
+    return replace(config, storage_options=promised | given)
 
 
 def _preset(preset: str, algo: str | None, env: str | None, *, has_file: bool) -> Document:

@@ -55,8 +55,8 @@ MUTANTS: Final = (
     Mutant(
         "the replay holds its size once for each env",
         f"{CONFIG}/build.py",
-        "return -(-_MOST_TRANSITIONS // config.num_envs)",
-        "return _MOST_TRANSITIONS",
+        "else -(-_MOST_TRANSITIONS // config.num_envs)",
+        "else _MOST_TRANSITIONS",
         BUILD,
     ),
 )

@@ -22,6 +22,7 @@ class Echo:
     def __init__(self, obs_space: Any, action_space: Any, width: int = 1) -> None:
         self.obs_space, self.action_space, self.width = obs_space, action_space, width
         self.seen: Any = None
+        self.actor = self
 
     def actor_initial_states(self, obs: Any) -> tuple[Any, torch.Tensor, torch.Tensor]:
         num = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
@@ -38,7 +39,7 @@ class Echo:
 
 def make_predictor(obs_space: Any, action_space: Any, width: int = 1) -> tuple[Predictor, Echo]:
     echo = Echo(obs_space, action_space, width)
-    return Predictor(echo, echo), echo
+    return Predictor(echo), echo
 
 
 def test_one_observation_gives_one_action() -> None:

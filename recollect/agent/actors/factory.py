@@ -9,7 +9,7 @@ import torch
 
 from recollect.agent.actors.config import ActorOptions
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.registry import find_algorithm
+from recollect.agent.registry import ALGORITHMS
 from recollect.errors import ConfigError
 from recollect.roles import Device
 
@@ -98,7 +98,7 @@ def plan_of(algorithm: AlgorithmLike, action_space: gym.Space[Any]) -> ActorPlan
     """Find out what networks an algorithm needs."""
     if isinstance(algorithm, ActorPlan):
         return algorithm
-    known = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
+    known = ALGORITHMS.find(algorithm) if isinstance(algorithm, str) else algorithm
     if not hasattr(known, "plan"):
         raise ConfigError(
             f"algorithm must be an algorithm's factory, class or name, or an ActorPlan, got {algorithm!r}"

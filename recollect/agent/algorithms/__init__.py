@@ -1,6 +1,6 @@
 """Algorithms: how to act, and what to learn from a batch."""
 
 from recollect.agent.algorithms.base import Algorithm
-from recollect.agent.registry import ALGORITHMS, find_algorithm
+from recollect.agent.registry import ALGORITHMS
 
-__all__ = ["ALGORITHMS", "Algorithm", "find_algorithm"]
+__all__ = ["ALGORITHMS", "Algorithm"]

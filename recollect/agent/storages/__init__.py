@@ -1,8 +1,8 @@
 """Storages: where experience is kept and batches come from."""
 
-from importlib import import_module
 from typing import Final
 
+from recollect.agent.registry import Registry
 from recollect.agent.storages.base import Storage as Storage
 from recollect.agent.storages.base import StorageFactory as StorageFactory
 from recollect.agent.storages.base_buffer import BaseBuffer
@@ -15,14 +15,6 @@ from recollect.agent.storages.on_policy.gae_buffer import GAEBuffer as GAEBuffer
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
 from recollect.agent.storages.on_policy.vtrace_buffer import VTraceBuffer as VTraceBuffer
 
-
-def _load(place: str) -> type[BaseBuffer]:
-    """The class at `module:name` below this package."""
-    module, name = place.split(":")
-    found: type[BaseBuffer] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
-
-
 # The registry: all else that goes by a storage's name is read from here. `NStepReplayStorage` is made from spaces
 # instead, and is imported from its own module, because it loads Gymnasium.
 _PLACES: Final = {
@@ -34,6 +26,8 @@ _PLACES: Final = {
     "gae": "on_policy.gae_buffer:GAEBuffer",
     "vtrace": "on_policy.vtrace_buffer:VTraceBuffer",
 }
-STORAGES: Final = {name: _load(place) for name, place in _PLACES.items()}
+STORAGES: Final = Registry[type[BaseBuffer]](
+    "storage", {name: f"{__name__}.{place}" for name, place in _PLACES.items()}
+)
 OFF_POLICY_STORAGES: Final = {name: cls for name, cls in STORAGES.items() if issubclass(cls, ReplayBuffer)}
 ON_POLICY_STORAGES: Final = {name: cls for name, cls in STORAGES.items() if issubclass(cls, RolloutBuffer)}

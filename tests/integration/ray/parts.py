@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
-from recollect.agent.algorithms import find_algorithm
+from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.envs import VecEnv
 from recollect.agent.storages import STORAGES
 from recollect.scheme.collection.c_worker_set import CWorkerSet, CWorkerSetFactory
@@ -101,7 +101,7 @@ def make_factory(
     **options: Any,
 ) -> CWorkerSetFactory:
     """Workers with tiny networks; `numbers` are options of the algorithm, `options` those of the set."""
-    algorithm = find_algorithm(algo)
+    algorithm = ALGORITHMS.find(algo)
     given: dict[str, Any] = {"update_every": 10, "num_mini_batch": 2, **(numbers or {})}
     if not algorithm.is_on_policy:
         given = {"mini_batch_size": 8, "start_steps": 30, **given}

@@ -1,6 +1,6 @@
 import pytest
 
-from recollect.agent.algorithms import ALGORITHMS, Algorithm, find_algorithm
+from recollect.agent.algorithms import ALGORITHMS, Algorithm
 from recollect.errors import ConfigError
 
 
@@ -18,9 +18,9 @@ def test_an_unknown_name_is_no_key() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_closest() -> None:
-    assert find_algorithm("td3") is ALGORITHMS["td3"]
-    with pytest.raises(ConfigError, match=r"unknown algorithm 'dqn'; did you mean 'ddqn'\?"):
-        find_algorithm("dqn")
+    assert ALGORITHMS.find("td3") is ALGORITHMS["td3"]
+    with pytest.raises(ConfigError, match=r"there is no algorithm 'dqn'; did you mean 'ddqn'\?"):
+        ALGORITHMS.find("dqn")
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))

@@ -7,8 +7,7 @@ import pytest
 
 from recollect.agent.storages import EREBuffer, PERBuffer
 from recollect.config import RunConfig, build, resolve
-from recollect.config.parts import STORAGE, options_of
-from recollect.config.storages import listed_options
+from recollect.config.parts import STORAGE, listed_options, options_of
 
 PRIORITISED = {"alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "default_error": 1.0}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recollect.agent.algorithms import find_algorithm
+from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import STORAGES
 from recollect.errors import ConfigError
 from recollect.scheme.compatibility import check_compatibility
@@ -33,7 +33,7 @@ ACCEPTED: list[tuple[str, str, dict[str, Any]]] = [
 
 def check(algo: str, storage: str, options: dict[str, Any], **storage_options: Any) -> None:
     factory = STORAGES[storage].create_factory(100, **storage_options)  # type: ignore[call-arg]
-    check_compatibility(SchemeConfig.of("a scheme", options), find_algorithm(algo).create_factory(), factory)
+    check_compatibility(SchemeConfig.of("a scheme", options), ALGORITHMS.find(algo).create_factory(), factory)
 
 
 @pytest.mark.parametrize(("algo", "storage", "options", "advice"), REFUSED)
