@@ -149,8 +149,8 @@ MUTANTS: Final = (
     Mutant(
         "log-probabilities of several choices are averaged",
         f"{NETWORKS}/distributions.py",
-        "self._choices.log_prob(action.unsqueeze(-1)).sum(-2)",
-        "self._choices.log_prob(action.unsqueeze(-1)).mean(-2)",
+        "super().log_prob(action.unsqueeze(-1)).sum(-2)",
+        "super().log_prob(action.unsqueeze(-1)).mean(-2)",
         DISTRIBUTIONS,
     ),
     Mutant(

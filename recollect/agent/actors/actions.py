@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from recollect.agent.actors.spaces import action_width, choice_counts, unknown_space
+from recollect.agent.actors.spaces import choice_counts
 from recollect.errors import ConfigError
 
 
@@ -66,14 +66,17 @@ class BoxActions(nn.Module):
 
 
 class ChoiceActions(nn.Module):
-    """Choices out of finitely many: counted from 0 by policies, from the space's start by environments."""
+    """Choices out of finitely many: counted from 0 by policies, from the space's start by environments.
+
+    Switches, of MultiBinary spaces, are choices between 0 and 1.
+    """
 
     start: Tensor
     counts: Tensor
 
-    def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
+    def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
-        start = torch.as_tensor(np.array(space.start, np.int64)).reshape(-1)
+        start = torch.as_tensor(np.array(getattr(space, "start", 0), np.int64)).reshape(-1)
         self._is_shifted = bool(start.any())
         self.register_buffer("start", start, persistent=False)
         self.register_buffer("counts", torch.tensor(choice_counts(space)), persistent=False)
@@ -89,28 +92,6 @@ class ChoiceActions(nn.Module):
         return (uniform * self.counts).long().clamp(max=self.counts - 1)
 
 
-class SwitchActions(nn.Module):
-    """Switches that are 0 or 1."""
-
-    def __init__(self, space: gym.spaces.MultiBinary) -> None:
-        super().__init__()
-        self._width = action_width(space)
-
-    def to_env(self, action: Tensor) -> Tensor:
-        """Policy units are environment units."""
-        return action
-
-    def draw(self, num: int, generator: Generator) -> Tensor:
-        """Draw actions, int64 `[num, num_switches]`."""
-        return torch.randint(0, 2, (num, self._width), generator=generator, device=generator.device)
-
-
-def build_actions(space: gym.Space[Any], *, rescale: bool) -> BoxActions | ChoiceActions | SwitchActions:
+def build_actions(space: gym.Space[Any], *, rescale: bool) -> BoxActions | ChoiceActions:
     """Build what translates actions for a space."""
-    if isinstance(space, gym.spaces.Box):
-        return BoxActions(space, rescale=rescale)
-    if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)):
-        return ChoiceActions(space)
-    if isinstance(space, gym.spaces.MultiBinary):
-        return SwitchActions(space)
-    raise unknown_space("action", space)
+    return BoxActions(space, rescale=rescale) if isinstance(space, gym.spaces.Box) else ChoiceActions(space)

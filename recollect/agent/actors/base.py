@@ -3,7 +3,7 @@
 import os
 from collections.abc import Hashable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import gymnasium as gym
 import numpy as np
@@ -22,6 +22,9 @@ from recollect.agent.actors.networks.target_networks import TargetNetworks, froz
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import as_tensor, first_array, map_observation
 from recollect.roles import Array, Observation
+
+NO_STATE: Final = torch.zeros(1, 1)
+"""Hidden state and `done` where there are none: actors without memory ignore them."""
 
 
 class Actor(nn.Module):
@@ -76,13 +79,8 @@ class Actor(nn.Module):
         self.target_body = frozen_copy(self.body) if needs_body else None
         self.target_policy = frozen_copy(self.policy) if self.policy is not None and self.plan.target_policy else None
         self.target_critics = frozen_copy(self.critics) if self.plan.target_critics else None
-        self._targets = TargetNetworks(
-            (
-                (self.body, self.target_body),
-                (self.policy, self.target_policy),
-                (self.critics, self.target_critics),
-            )
-        )
+        pairs = ((self.body, self.target_body), (self.policy, self.target_policy), (self.critics, self.target_critics))
+        self._targets = TargetNetworks(pairs)
 
     if TYPE_CHECKING:
         create_factory: ClassVar[CreatesActors]

@@ -33,16 +33,7 @@ AlgorithmLike = HasPlan | ActorPlan | str
 class ActorFactory:
     """Creates actors of one class and configuration, here or in a worker that it was sent to.
 
-    Parameters
-    ----------
-    actor_class : type
-        Class of the actors.
-    obs_space, action_space : gymnasium.Space
-        Spaces of one environment.
-    plan : ActorPlan
-        What the algorithm needs.
-    options : ActorOptions
-        Sizes and kinds of the networks, and what they begin with.
+    Attributes as in `Actor.create_factory`, with the plan instead of the algorithm.
     """
 
     actor_class: "type[Actor]"

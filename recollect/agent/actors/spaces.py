@@ -43,11 +43,13 @@ def action_width(space: gym.Space[Any]) -> int:
 
 
 def choice_counts(space: gym.Space[Any]) -> list[int]:
-    """How many actions each choice of a Discrete or MultiDiscrete space has."""
+    """How many actions each choice of a Discrete, MultiDiscrete or MultiBinary space has."""
     if isinstance(space, gym.spaces.Discrete):
         return [int(space.n)]
     if isinstance(space, gym.spaces.MultiDiscrete):
         return [int(count) for count in space.nvec.flatten()]
+    if isinstance(space, gym.spaces.MultiBinary):
+        return [2] * math.prod(space.shape)
     raise unknown_space("action", space)
 
 

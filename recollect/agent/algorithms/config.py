@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.algorithms.optimiser_names import check_optimiser, optimiser_name
+from recollect.agent.algorithms.optimiser import check_optimiser, optimiser_name
 from recollect.options import Options, count, count_or_zero, number, option, optional
 
 learning_rate = number(0.0)

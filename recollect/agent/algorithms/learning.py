@@ -19,8 +19,7 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.base import Algorithm
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.factory import AlgorithmFactory, CreatesAlgorithms
-from recollect.agent.algorithms.optimiser import GroupedOptimiser
-from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.optimiser import GroupedOptimiser, ParameterGroup
 from recollect.agent.algorithms.utils import put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
@@ -88,6 +87,9 @@ class LearningAlgorithm(Algorithm):
         self.device = torch.device(device)
         self.actor = actor
         self.envs = envs
+        # The plan decides which of them exist and what they take.
+        self.policy: Any = actor.policy
+        self.critics: Any = actor.critics
         self.config = self.config_class() if config is None else config
         self._check_actor()
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
@@ -228,7 +230,9 @@ class LearningAlgorithm(Algorithm):
             )
         self.config = config
         self.changed_parameters[parameter_name] = new_parameter_value
-        self._restart_multiplier(parameter_name)
+        if parameter_name in (starts := self._multiplier_starts()):
+            name, value = starts[parameter_name]
+            self.multipliers[name].data.fill_(value)
         self._configure()
 
     def state(self) -> dict[str, Any]:
@@ -274,13 +278,6 @@ class LearningAlgorithm(Algorithm):
     def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
         """Options that say where multipliers begin, each with the multiplier's name and the value it gets."""
         return {}
-
-    def _restart_multiplier(self, option: str) -> None:
-        """Restart a multiplier from the value that its option has now."""
-        starts = self._multiplier_starts()
-        if option in starts:
-            name, value = starts[option]
-            self.multipliers[name].data.fill_(value)
 
     def _configure(self) -> None:
         """Rebuild what depends on the config; called first, and whenever an option changes."""

@@ -1,24 +1,45 @@
 """One optimiser for all that an algorithm trains: groups with learning rates of their own."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from recollect.agent.algorithms.config import AlgorithmConfig
-from recollect.agent.algorithms.optimiser_groups import (
-    FUSED_KEYWORDS,
-    FUSED_STEPS,
-    FusedGroup,
-    OptimiserGroup,
-    ParameterGroup,
-    TorchGroup,
-)
-from recollect.agent.algorithms.optimiser_names import find_optimiser, optimiser_keywords
+from recollect.errors import ConfigError, closest
 
+if TYPE_CHECKING:
+    from recollect.agent.algorithms.config import AlgorithmConfig
+
+# Fused steps by the name of their optimiser, and the keyword arguments that they know.
+_FUSED_STEPS: Final = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_}
 _EPSILON: Final = "eps"
 _DECAY: Final = "weight_decay"
+_FUSED_KEYWORDS: Final = {"betas", _EPSILON, _DECAY}
+# They need more than gradients of dense parameters: a closure, sparse gradients, or matrices alone.
+_OTHERS: Final = frozenset({"lbfgs", "sparseadam", "muon"})
+OPTIMISERS: Final[dict[str, type[Optimizer]]] = {
+    name.lower(): kind
+    for name, kind in vars(torch.optim).items()
+    if inspect.isclass(kind) and issubclass(kind, Optimizer) and kind is not Optimizer and name.lower() not in _OTHERS
+}
+
+_State = Mapping[str, Tensor | float]
+
+
+class ParameterGroup(NamedTuple):
+    """Parameters that are trained together, and the option that is their learning rate.
+
+    Weights decay where the optimiser does that; temperatures and multipliers, which have no zero to return to, do not.
+    """
+
+    name: str
+    parameters: Sequence[nn.Parameter]
+    learning_rate: str
+    decays: bool = True
 
 
 class GroupedOptimiser:
@@ -38,9 +59,12 @@ class GroupedOptimiser:
         Adam's and AdamW's `eps`, unless the config says otherwise.
     """
 
-    def __init__(self, groups: Iterable[ParameterGroup], config: AlgorithmConfig, epsilon: float = 1e-8) -> None:
-        build = _builder(config, epsilon)
-        self.groups = [build(group) for group in groups if group.parameters]
+    def __init__(self, groups: Iterable[ParameterGroup], config: "AlgorithmConfig", epsilon: float = 1e-8) -> None:
+        own = {**(config.optimiser_kwargs or {})}
+        has_fused_step = config.optimiser in _FUSED_STEPS
+        kind = _FusedGroup if has_fused_step and own.keys() <= _FUSED_KEYWORDS else _TorchGroup
+        keywords = _keywords(config.optimiser, {_EPSILON: epsilon, **own} if has_fused_step else own)
+        self.groups = [kind(group, config.optimiser, keywords) for group in groups if group.parameters]
         self.parameters = [parameter for group in self.groups for parameter in group.parameters]
 
     def zero_grad(self) -> None:
@@ -49,10 +73,11 @@ class GroupedOptimiser:
             parameter.grad = None
 
     @torch.no_grad()
-    def step(self, config: AlgorithmConfig, share: float = 1.0) -> None:
+    def step(self, config: "AlgorithmConfig", share: float = 1.0) -> None:
         """Move all parameters that have gradients, with a share of the learning rates of `config`."""
         for group in self.groups:
-            group.step(share * getattr(config, group.learning_rate))
+            if group.has_gradients:
+                group.step(share * getattr(config, group.learning_rate))
 
     def clip_gradients(self, max_norm: float) -> dict[str, Tensor]:
         """Limit the norm of each group's gradient; returns the norms as they were, by group."""
@@ -66,23 +91,141 @@ class GroupedOptimiser:
         """Copies of all that the optimiser keeps, by name, for a checkpoint."""
         return {f"{group.name}.{name}": value for group in self.groups for name, value in group.state().items()}
 
-    def load_state(self, state: Mapping[str, Tensor | float]) -> None:
+    def load_state(self, state: _State) -> None:
         """Resume from what `state` returned."""
         for group in self.groups:
             prefix = f"{group.name}."
             group.load_state({name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)})
 
 
-def _builder(config: AlgorithmConfig, epsilon: float) -> Callable[[ParameterGroup], OptimiserGroup]:
-    """What keeps a group: one fused call where that will do, PyTorch's own optimiser otherwise."""
-    name, own = config.optimiser, {**(config.optimiser_kwargs or {})}
-    is_fused = name in FUSED_STEPS and own.keys() <= FUSED_KEYWORDS
-    keywords = optimiser_keywords(name, {_EPSILON: epsilon, **own} if name in FUSED_STEPS else own)
+class _Group(ABC):
+    """What an optimiser keeps of one group of parameters, and how it moves them."""
 
-    def build(group: ParameterGroup) -> OptimiserGroup:
-        chosen = keywords if group.decays or _DECAY not in keywords else keywords | {_DECAY: 0.0}
-        if is_fused:
-            return FusedGroup(group, name, **{key: chosen[key] for key in FUSED_KEYWORDS})
-        return TorchGroup(group, find_optimiser(name), chosen)
+    def __init__(self, group: ParameterGroup, optimiser: str, keywords: Mapping[str, Any]) -> None:
+        self.name, self.parameters, self.learning_rate = group.name, list(group.parameters), group.learning_rate
+        decays = group.decays or _DECAY not in keywords
+        self._build(optimiser, dict(keywords) if decays else {**keywords, _DECAY: 0.0})
 
-    return build
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the last backward pass reached the group."""
+        return any(parameter.grad is not None for parameter in self.parameters)
+
+    @abstractmethod
+    def _build(self, optimiser: str, keywords: dict[str, Any]) -> None: ...
+
+    @abstractmethod
+    def step(self, rate: float) -> None:
+        """Move the parameters that have gradients."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor | float]:
+        """Copies of what is kept, by name."""
+
+    @abstractmethod
+    def load_state(self, state: _State) -> None:
+        """Resume from what `state` returned."""
+
+
+class _FusedGroup(_Group):
+    """Adam (Kingma and Ba, 2014, https://arxiv.org/abs/1412.6980) or AdamW, all parameters in one call."""
+
+    def _build(self, optimiser: str, keywords: dict[str, Any]) -> None:
+        self._fused_step, self._keywords = _FUSED_STEPS[optimiser], keywords
+        self._means = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self._squares = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self._num_steps = torch.zeros((), device=self.parameters[0].device)
+
+    def step(self, rate: float) -> None:
+        self._num_steps += 1
+        chosen = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        self._fused_step(
+            [self.parameters[index] for index in chosen],
+            [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None],
+            [self._means[index] for index in chosen],
+            [self._squares[index] for index in chosen],
+            [],
+            [self._num_steps] * len(chosen),
+            lr=rate,
+            beta1=self._keywords["betas"][0],
+            beta2=self._keywords["betas"][1],
+            weight_decay=self._keywords[_DECAY],
+            eps=self._keywords[_EPSILON],
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def state(self) -> dict[str, Tensor | float]:
+        return {name: tensor.clone() for name, tensor in self._tensors()}
+
+    def load_state(self, state: _State) -> None:
+        for name, tensor in self._tensors():
+            tensor.copy_(torch.as_tensor(state[name]))
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """The running means by name, not copied."""
+        yield "num_steps", self._num_steps
+        for kind, means in (("means", self._means), ("squares", self._squares)):
+            for index, mean in enumerate(means):
+                yield f"{kind}.{index}", mean
+
+
+class _TorchGroup(_Group):
+    """Any optimiser of `torch.optim`."""
+
+    def _build(self, optimiser: str, keywords: dict[str, Any]) -> None:
+        self._optimiser = OPTIMISERS[optimiser](self.parameters, **keywords)
+
+    def step(self, rate: float) -> None:
+        self._optimiser.param_groups[0]["lr"] = rate
+        self._optimiser.step()
+
+    def state(self) -> dict[str, Tensor | float]:
+        return {
+            f"{name}.{index}": value.clone() if isinstance(value, Tensor) else value
+            for index, entries in self._optimiser.state_dict()["state"].items()
+            for name, value in entries.items()
+            if value is not None
+        }
+
+    def load_state(self, state: _State) -> None:
+        entries: dict[int, dict[str, Tensor | float]] = {}
+        for key, value in state.items():
+            name, _, index = key.rpartition(".")
+            entries.setdefault(int(index), {})[name] = value
+        self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": entries})
+
+
+def optimiser_name(name: str, value: object) -> str:
+    """Check the name of an optimiser, in any case."""
+    plain = value.lower() if isinstance(value, str) else value
+    if plain not in OPTIMISERS:
+        known = ", ".join(sorted(OPTIMISERS))
+        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(str(plain), OPTIMISERS)}")
+    return str(plain)
+
+
+def _keywords(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """All keyword arguments of an optimiser but the learning rate; files have lists where it wants tuples."""
+    own = {name: tuple(value) if isinstance(value, list) else value for name, value in (given or {}).items()}
+    return _defaults(name) | own
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    parameters = inspect.signature(OPTIMISERS[name]).parameters.values()
+    return {each.name: each.default for each in parameters if each.name not in ("self", "params", "lr")}
+
+
+def check_optimiser(name: str, given: Mapping[str, Any] | None) -> None:
+    """Refuse keyword arguments that an optimiser does not take, before anything is built with it."""
+    if given is not None and (not isinstance(given, Mapping) or "lr" in given):
+        raise ConfigError(
+            f"optimiser_kwargs must be keyword arguments without 'lr', got {given!r}; learning rates are options of "
+            "the algorithm"
+        )
+    try:
+        OPTIMISERS[name]([torch.zeros(1, requires_grad=True)], **_keywords(name, given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"optimiser {name!r} refuses optimiser_kwargs={given!r} ({error}); it takes {', '.join(_defaults(name))}"
+        ) from error

@@ -1,18 +1,12 @@
 """Batches as off-policy algorithms need them: one row a transition, whether they were drawn as steps or sequences."""
 
-from abc import ABC, abstractmethod
-from typing import Final
-
 import torch
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.actors.base import Actor
+from recollect.agent.actors.base import NO_STATE, Actor
 from recollect.agent.actors.spaces import map_observation
-from recollect.roles import Batch, Observation
-
-# Steps drawn one by one have no hidden state, and actors without memory ignore it.
-_NO_STATE: Final = torch.zeros(1, 1)
+from recollect.roles import Batch
 
 
 def read_transitions(actor: Actor, batch: Batch, intrinsic_weight: float = 1.0) -> "Transitions":
@@ -27,12 +21,11 @@ def read_transitions(actor: Actor, batch: Batch, intrinsic_weight: float = 1.0) 
     intrinsic_weight : float
         Weight of intrinsic rewards, where there are any.
     """
-    kind = SequenceTransitions if keys.MASK in batch else StepTransitions
-    return kind(actor, batch, intrinsic_weight)
+    return (SequenceTransitions if keys.MASK in batch else Transitions)(actor, batch, intrinsic_weight)
 
 
-class Transitions(ABC):
-    """The transitions of a batch, flattened to rows.
+class Transitions:
+    """The transitions of a batch, one per row; without memory, if they were drawn one by one.
 
     Attributes
     ----------
@@ -45,8 +38,6 @@ class Transitions(ABC):
         Importance weights of prioritised draws.
     """
 
-    features: Tensor
-
     def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:
         self._actor = actor
         self._batch = batch
@@ -56,8 +47,8 @@ class Transitions(ABC):
         self.reward = actor.normalise_reward(self._rows(batch[keys.REWARD]).float())
         if keys.IREWARD in batch:
             self.reward = self.reward + intrinsic_weight * self._rows(batch[keys.IREWARD]).float()
-        weights = batch.get(keys.PER_WEIGHTS)
-        self.weights = None if weights is None else self._weights(weights)
+        self.weights: Tensor | None = batch.get(keys.PER_WEIGHTS)
+        self.features = self._encode()
 
     def next_features(self, *, target: bool) -> Tensor:
         """Features `[rows, F]` of the observations after the windows, from the target body or the trained one."""
@@ -75,30 +66,16 @@ class Transitions(ABC):
         """Errors `[rows, 1]` in the shape in which the storage takes them."""
         return errors
 
-    @abstractmethod
+    def _encode(self) -> Tensor:
+        return self._actor.encode(self._actor.to_tensors(self._batch[keys.OBS]), NO_STATE, NO_STATE)[0]
+
     def _encode_next(self, target: bool) -> Tensor:
-        """Features `[rows, F]` of the observations after the windows."""
+        obs = self._actor.to_tensors(self._batch[keys.NEXT_OBS])
+        return self._actor.encode(obs, NO_STATE, NO_STATE, target=target)[0]
 
     def _rows(self, values: Tensor) -> Tensor:
         """Values of the trained transitions `[rows, ...]`, of a key of the batch."""
         return values
-
-    def _weights(self, weights: Tensor) -> Tensor:
-        return weights
-
-
-class StepTransitions(Transitions):
-    """Transitions that were drawn one by one, without memory."""
-
-    def __init__(self, actor: Actor, batch: Batch, intrinsic_weight: float) -> None:
-        super().__init__(actor, batch, intrinsic_weight)
-        self.features = self._encode(batch[keys.OBS], target=False)
-
-    def _encode_next(self, target: bool) -> Tensor:
-        return self._encode(self._batch[keys.NEXT_OBS], target)
-
-    def _encode(self, obs: Observation, target: bool) -> Tensor:
-        return self._actor.encode(self._actor.to_tensors(obs), _NO_STATE, _NO_STATE, target=target)[0]
 
 
 class SequenceTransitions(Transitions):
@@ -115,11 +92,19 @@ class SequenceTransitions(Transitions):
         self._end = self._begin + int(sum(mask))
         self._last = len(mask) - 1
         super().__init__(actor, batch, intrinsic_weight)
-        self._obs = actor.to_tensors(batch[keys.OBS])
-        self._start = self._start_states()
+        if self.weights is not None:
+            self.weights = self.weights.repeat_interleave(self._end - self._begin, 0)
+
+    def errors(self, errors: Tensor) -> Tensor:
+        return errors.view(-1, self._end - self._begin)  # [num_seq, trained]
+
+    def _encode(self) -> Tensor:
+        self._obs = self._actor.to_tensors(self._batch[keys.OBS])
+        stored: Tensor | None = self._batch.get(keys.RHS)  # [num_seq, R], of actors with memory
+        self._start = self.reward.new_zeros(len(self._batch[keys.MASK]), 1) if stored is None else stored
         features, states = self._unroll(self._begin, self._end, self._warm_states())
-        self.features = features.flatten(0, 1)
         self._states = states.detach()  # [num_seq, trained, R]
+        return features.flatten(0, 1)
 
     def _encode_next(self, target: bool) -> Tensor:
         states = self._target_states() if target else self._online_states()
@@ -128,14 +113,6 @@ class SequenceTransitions(Transitions):
         after = states.gather(1, last.expand(-1, -1, states.shape[-1])).flatten(0, 1)  # [rows, R]
         obs = map_observation(self._rows, self._actor.to_tensors(self._batch[keys.NEXT_OBS]))
         return self._actor.encode(obs, after, after.new_zeros(len(after), 1), target=target)[0]
-
-    def errors(self, errors: Tensor) -> Tensor:
-        return errors.view(-1, self._end - self._begin)  # [num_seq, trained]
-
-    def _start_states(self) -> Tensor:
-        """Hidden states `[num_seq, R]` before the first step; of actors without memory none are stored."""
-        stored: Tensor | None = self._batch.get(keys.RHS)
-        return self.reward.new_zeros(len(self._batch[keys.MASK]), 1) if stored is None else stored
 
     @torch.no_grad()
     def _warm_states(self) -> Tensor:
@@ -162,6 +139,3 @@ class SequenceTransitions(Transitions):
 
     def _rows(self, values: Tensor) -> Tensor:
         return self._trained(values).flatten(0, 1)
-
-    def _weights(self, weights: Tensor) -> Tensor:
-        return weights.repeat_interleave(self._end - self._begin, 0)

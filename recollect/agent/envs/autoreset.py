@@ -15,13 +15,7 @@ from recollect.roles import Observation
 
 
 class Driver(ABC):
-    """Steps a vector env, and copies its observations, since it may reuse their memory.
-
-    Parameters
-    ----------
-    vector : gymnasium.vector.VectorEnv
-        The envs.
-    """
+    """Steps a vector env, and copies its observations, since it may reuse their memory."""
 
     def __init__(self, vector: VectorEnv) -> None:
         self.vector = vector
@@ -154,10 +148,7 @@ def _with_final_infos(infos: dict[str, Any]) -> dict[str, Any]:
         has_value = infos[keys.FINAL_INFO].get(f"_{name}")
         if has_value is None or isinstance(values, dict):
             continue
-        merged[name] = values if name not in infos else np.where(_like(has_value, values), values, infos[name])
+        rows = has_value.reshape(len(has_value), *(1,) * (values.ndim - 1))
+        merged[name] = values if name not in infos else np.where(rows, values, infos[name])
         merged[f"_{name}"] = has_value | infos.get(f"_{name}", False)
     return merged
-
-
-def _like(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return mask.reshape(len(mask), *(1,) * (values.ndim - 1))

@@ -74,14 +74,9 @@ def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     return make_atari(env_id, **options) if _is_atari(env_id) else _make(env_id, options)
 
 
-def make_training_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
-    """Make an env to train in: rewards of Atari games are clipped, unless the options say otherwise."""
-    return make_env(env_id, **_AIDS.choose(options, is_training=True) if _is_atari(env_id) else options)
-
-
-def make_test_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
-    """Make an env to evaluate in: whole games with their own rewards, whatever is done to them in training."""
-    return make_env(env_id, **_AIDS.choose(options, is_training=False) if _is_atari(env_id) else options)
+def make_for(is_training: bool, env_id: str, **options: Any) -> gym.Env[Any, Any]:
+    """Make an env to train in, or one to evaluate in: whole Atari games with their own rewards."""
+    return make_env(env_id, **_AIDS.choose(options, is_training=is_training) if _is_atari(env_id) else options)
 
 
 def make_atari(

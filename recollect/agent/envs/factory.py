@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
@@ -9,10 +10,10 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from recollect import keys
-from recollect.agent.envs.catalog import frame_stack_of
+from recollect.agent.envs.catalog import frame_stack_of, make_for
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
-from recollect.agent.envs.vectors import BUILDERS, EnvBuilder, VectorPlan, env_fns_of
+from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
 from recollect.roles import EnvFunction
@@ -27,12 +28,7 @@ _MODES: Final = (keys.TRAIN, keys.TEST)
 class VecEnvFactory:
     """Creates `VecEnv` instances of one configuration; each worker's envs have seeds of their own.
 
-    Attributes
-    ----------
-    vec_env_class : type
-        What is created.
-    env_fn, env_kwargs, vec_env_size, kind, autoreset_mode, seed, max_consecutive_failures
-        As in `VecEnv.create_factory`.
+    The attributes are the parameters of `VecEnv.create_factory`.
     """
 
     vec_env_class: "type[VecEnv]"
@@ -40,7 +36,7 @@ class VecEnvFactory:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     vec_env_size: int = 1
     kind: str = keys.SYNC
-    autoreset_mode: AutoresetMode | str | None = None
+    autoreset_mode: AutoresetMode | None = None
     seed: int = 0
     max_consecutive_failures: int = 5
 
@@ -53,16 +49,14 @@ class VecEnvFactory:
             raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}")
         check_count("vec_env_size", self.vec_env_size)
         check_count("max_consecutive_failures", self.max_consecutive_failures)
-        self._plan(self.vec_env_size)
 
     def __call__(
         self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN
     ) -> "VecEnv":
         """Create the envs of one worker, for training or for tests."""
         seeds = self.seeds(index_worker, index_parent, mode)
-        plan = self._plan(self.vec_env_size, mode)
-        vector = BUILDERS[self.kind](plan, seeds)
-        return self.vec_env_class(vector, device, seeds=seeds, env_fns=env_fns_of(self.kind, plan))
+        vector = BUILDERS[self.kind](self, seeds, mode == keys.TRAIN)
+        return self.vec_env_class(vector, device, seeds=seeds, env_fns=self.env_fns(mode))
 
     def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN) -> list[int]:
         """Seeds of one worker's envs, from the run's seed and the worker's place."""
@@ -70,15 +64,24 @@ class VecEnvFactory:
             raise ConfigError(f"mode must be one of {_MODES}, got {mode!r}")
         return derive_seeds([self.seed, index_parent, index_worker, _MODES.index(mode)], self.vec_env_size)
 
-    def env_fns(self) -> list[EnvBuilder]:
+    def build_by(self, make: EnvFunction) -> partial[Any]:
+        """What makes the env (or vector env): `make` from an id, or the caller's own function."""
+        build = partial(make, self.env_fn) if isinstance(self.env_fn, str) else self.env_fn
+        return partial(build, **self.env_kwargs)
+
+    def build_one(self, is_training: bool = True) -> EnvBuilder:
+        """What makes one env."""
+        return self.build_by(partial(make_for, is_training))
+
+    def env_fns(self, mode: str = keys.TRAIN) -> list[EnvBuilder]:
         """What makes each single env of a worker; none where there are no single envs."""
-        return env_fns_of(self.kind, self._plan(self.vec_env_size))
+        has_single = self.kind in (keys.SYNC, keys.ASYNC)
+        return [self.build_one(mode == keys.TRAIN)] * self.vec_env_size if has_single else []
 
     def spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
         """Observation and action space of one env."""
-        plan = self._plan(1)
-        env_fns = env_fns_of(self.kind, plan)
-        env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](plan, [0])
+        env_fns = self.env_fns()
+        env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](self, [0], True)
         if env_fns and not hasattr(env, "observation_space"):
             raise ConfigError(f"env_fn must return a Gymnasium environment, got {env!r}")
         env.close()
@@ -91,18 +94,18 @@ class VecEnvFactory:
         """How many frames observations are stacks of, where the id tells, for storages to keep each frame once."""
         return frame_stack_of(self.env_fn, self.kind, self.env_kwargs) if isinstance(self.env_fn, str) else None
 
-    def _plan(self, num_envs: int, mode: str = keys.TRAIN) -> VectorPlan:
-        try:
-            autoreset = None if self.autoreset_mode is None else AutoresetMode(self.autoreset_mode)
-        except ValueError:
-            known = ", ".join(repr(each.value) for each in AutoresetMode)
-            raise ConfigError(f"autoreset_mode must be one of {known}, got {self.autoreset_mode!r}") from None
-        limit, is_training = self.max_consecutive_failures, mode == keys.TRAIN
-        return VectorPlan(self.env_fn, self.env_kwargs, num_envs, autoreset, limit, is_training)
-
     def __repr__(self) -> str:
         name = self.env_fn if isinstance(self.env_fn, str) else getattr(self.env_fn, "__name__", repr(self.env_fn))
         options = f", env_kwargs={dict(self.env_kwargs)}" if self.env_kwargs else ""
         return (
             f"VecEnvFactory({name!r}{options}, vec_env_size={self.vec_env_size}, kind={self.kind!r}, seed={self.seed})"
         )
+
+
+def find_autoreset_mode(value: AutoresetMode | str | None) -> AutoresetMode | None:
+    """The mode of a name; None is the vector env's own."""
+    try:
+        return None if value is None else AutoresetMode(value)
+    except ValueError:
+        known = ", ".join(repr(each.value) for each in AutoresetMode)
+        raise ConfigError(f"autoreset_mode must be one of {known}, got {value!r}") from None

@@ -84,14 +84,7 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
     """An env that is rebuilt when it raises in `step` or `reset`.
 
     A step that failed returns the first observation of the new env, reward 0 and no end; its info reports
-    that the episode was lost. Vector envs need to know nothing of it.
-
-    Parameters
-    ----------
-    build : callable
-        Makes the env.
-    max_consecutive_failures : int
-        One more without a good step in between is an `EnvError`.
+    that the episode was lost. Vector envs need to know nothing of it. Parameters as of `Rebuilding`.
     """
 
     def __init__(self, build: Callable[[], gym.Env[Any, Any]], max_consecutive_failures: int) -> None:

@@ -23,14 +23,7 @@ else:
 class FaultTolerantVector(VectorWrapper):
     """A vector env that is rebuilt when it raises in `step` or `reset`; every env then loses its episode.
 
-    Parameters
-    ----------
-    build : callable
-        Makes the vector env.
-    mode : AutoresetMode or None
-        How it begins new episodes, if it does not say so itself.
-    max_consecutive_failures : int
-        One more without a good step in between is an `EnvError`.
+    Parameters as of `Rebuilding`, and `mode`: how it begins new episodes, if it does not say so itself.
     """
 
     def __init__(

@@ -40,15 +40,7 @@ def have_same_form(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
 
 
 class ActionFormat:
-    """Gives actions the shape and dtype that a vector env takes.
-
-    Parameters
-    ----------
-    space : gymnasium.Space
-        The action space of one env.
-    num_envs : int
-        How many envs.
-    """
+    """Gives actions the shape and dtype that a vector env takes, from the action space of one env."""
 
     def __init__(self, space: gym.Space[Any], num_envs: int) -> None:
         if space.shape is None or space.dtype is None:

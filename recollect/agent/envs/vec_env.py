@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.envs.autoreset import driver_of
-from recollect.agent.envs.factory import VecEnvFactory
+from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces
@@ -115,7 +115,7 @@ class VecEnv:
             env_kwargs=dict(env_kwargs or {}),
             vec_env_size=vec_env_size,
             kind=kind,
-            autoreset_mode=autoreset_mode,
+            autoreset_mode=find_autoreset_mode(autoreset_mode),
             seed=seed,
             max_consecutive_failures=max_consecutive_failures,
         )

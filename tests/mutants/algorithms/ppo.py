@@ -54,8 +54,8 @@ MUTANTS: Final = (
     Mutant(
         "PPO's values train no body",
         f"{ALGORITHMS}/on_policy/ppo.py",
-        "self._value_losses(self.critic(features), rows)",
-        "self._value_losses(self.critic(features.detach()), rows)",
+        "self._value_losses(self.critics(features), rows)",
+        "self._value_losses(self.critics(features.detach()), rows)",
         PPO,
     ),
     Mutant(

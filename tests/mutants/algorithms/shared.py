@@ -83,23 +83,23 @@ MUTANTS: Final = (
     ),
     Mutant(
         "restored optimisers begin with empty moments",
-        f"{ALGORITHMS}/optimiser_groups.py",
+        f"{ALGORITHMS}/optimiser.py",
         "            tensor.copy_(torch.as_tensor(state[name]))\n",
         "            tensor.zero_()\n",
         OPTIMISER,
     ),
     Mutant(
         "other optimisers keep their first learning rate",
-        f"{ALGORITHMS}/optimiser_groups.py",
-        '            self._optimiser.param_groups[0]["lr"] = rate\n',
+        f"{ALGORITHMS}/optimiser.py",
+        '        self._optimiser.param_groups[0]["lr"] = rate\n',
         "",
         OPTIMISER,
     ),
     Mutant(
         "temperatures decay like weights",
         f"{ALGORITHMS}/optimiser.py",
-        "keywords if group.decays or _DECAY not in keywords else keywords | {_DECAY: 0.0}",
-        "keywords",
+        "decays = group.decays or _DECAY not in keywords",
+        "decays = True",
         OPTIMISER,
     ),
     Mutant(

@@ -17,15 +17,7 @@ from recollect.roles import Observation
 
 
 class Body(nn.Module):
-    """Observations to features, through shared layers and a memory where the config asks for them.
-
-    Parameters
-    ----------
-    space : gymnasium.Space
-        Space of one observation.
-    config : ActorConfig
-        Which features, layers and memory.
-    """
+    """Observations to features, through shared layers and a memory where the config asks for them."""
 
     memory: Memory | None
 

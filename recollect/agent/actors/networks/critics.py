@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.dense import MLP, EnsembleMLP
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.errors import ConfigError
@@ -29,32 +29,6 @@ class ActionCritics(nn.Module):
     def first(self, features: Tensor, action: Tensor) -> Tensor:
         """The same of the first critic alone -> values `[batch, 1]`."""
         return self.network.first(torch.cat((features, action), -1))
-
-
-class ValueCritic(nn.Module):
-    """The value of a state."""
-
-    def __init__(self, num_features: int, config: ActorConfig) -> None:
-        super().__init__()
-        self.network = _ensemble(1, (num_features, *config.hidden_sizes, 1), config)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features `[batch, num_features]` -> values `[batch, 1]`."""
-        values: Tensor = self.network(features)
-        return values[0]
-
-
-class ChoiceCritics(nn.Module):
-    """Values of all actions of a finite space, one row per critic."""
-
-    def __init__(self, num: int, num_features: int, num_actions: int, config: ActorConfig) -> None:
-        super().__init__()
-        self.network = _ensemble(num, (num_features, *config.hidden_sizes, num_actions), config)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
-        values: Tensor = self.network(features)
-        return values
 
 
 class DuelingCritics(nn.Module):
@@ -81,19 +55,25 @@ class DuelingCritics(nn.Module):
 
 
 def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
-    """Build the critics that a plan asks for."""
+    """Build the critics that a plan asks for.
+
+    From features `[batch, num_features]` they give, of kind "value", `[batch, 1]`; of kind "q_values", of each action,
+    `[num, batch, num_actions]`; and of kind "q_action", from actions too, `[num, batch, 1]`.
+    """
     if callable(plan.critic):
         return plan.critic(num_features, space, config)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
+    sizes = (num_features, *config.hidden_sizes)
     if plan.critic == "value":
-        return ValueCritic(num_features, config)
+        return MLP((*sizes, 1), activation=config.activation, layer_norm=config.layer_norm)
     if plan.critic == "q_action":
         return ActionCritics(plan.num_critics, num_features, action_width(space), config)
     if not isinstance(space, gym.spaces.Discrete):
         raise ConfigError(f"a critic of kind 'q_values' needs Discrete actions, got {space}; choose another algorithm")
-    critics = DuelingCritics if config.dueling else ChoiceCritics
-    return critics(plan.num_critics, num_features, int(space.n), config)
+    if config.dueling:
+        return DuelingCritics(plan.num_critics, num_features, int(space.n), config)
+    return _ensemble(plan.num_critics, (*sizes, int(space.n)), config)
 
 
 def _ensemble(num: int, sizes: Sequence[int], config: ActorConfig, *, activate_output: bool = False) -> EnsembleMLP:

@@ -1,7 +1,8 @@
 """What a policy says about the next action: small distributions that draw from a given generator."""
 
 import math
-from typing import Final, Protocol
+from abc import ABC, abstractmethod
+from typing import Final
 
 import torch
 from torch import Generator, Tensor
@@ -13,34 +14,32 @@ _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
 
 
-class Distribution(Protocol):
+class Distribution(ABC):
     """What every policy gives: one distribution over actions per row, in policy units."""
 
+    @abstractmethod
     def sample(self, generator: Generator) -> Tensor:
         """Draw actions `[batch, action]`; differentiable where actions are continuous."""
 
+    @abstractmethod
     def mode(self) -> Tensor:
         """Return the actions that stand for the distribution `[batch, action]`."""
 
 
-class StochasticDistribution(Distribution, Protocol):
-    """A distribution that knows how probable an action is."""
+class StochasticDistribution(Distribution):
+    """A distribution that knows how probable an action is; `entropy` `[batch, 1]` where it has a closed form."""
 
-    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw actions and say their log-probability `[batch, 1]`."""
-
+    @abstractmethod
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the log-probability of actions `[batch, 1]`."""
 
-
-class EntropicDistribution(StochasticDistribution, Protocol):
-    """A distribution whose entropy has a closed form."""
-
-    def entropy(self) -> Tensor:
-        """Return the entropy `[batch, 1]`."""
+    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw actions and say their log-probability `[batch, 1]`."""
+        action = self.sample(generator)
+        return action, self.log_prob(action)
 
 
-class Deterministic:
+class Deterministic(Distribution):
     """All probability on one action."""
 
     def __init__(self, action: Tensor) -> None:
@@ -53,7 +52,7 @@ class Deterministic:
         return self.action
 
 
-class Gaussian:
+class Gaussian(StochasticDistribution):
     """Independent normal distributions; samples are differentiable.
 
     Parameters
@@ -86,7 +85,7 @@ class Gaussian:
         return (-0.5 * noise.square() - self.std.log() - _HALF_LOG_2PI).sum(-1, keepdim=True)
 
 
-class SquashedGaussian:
+class SquashedGaussian(StochasticDistribution):
     """A Gaussian squashed into (-1, 1) by tanh; its entropy has no closed form.
 
     Parameters
@@ -115,7 +114,7 @@ class SquashedGaussian:
         return self.mean.tanh()
 
 
-class Categorical:
+class Categorical(StochasticDistribution):
     """One choice out of finitely many; actions are int64 `[batch, 1]`.
 
     Parameters
@@ -137,10 +136,6 @@ class Categorical:
         clocks = torch.empty_like(self.logits).exponential_(generator=generator)
         return (self.logits - clocks.log()).argmax(-1, keepdim=True)
 
-    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        action = self.sample(generator)
-        return action, self.log_prob(action)
-
     def log_prob(self, action: Tensor) -> Tensor:
         return self.logits.gather(-1, action)
 
@@ -151,7 +146,7 @@ class Categorical:
         return self.logits.argmax(-1, keepdim=True)
 
 
-class MultiCategorical:
+class MultiCategorical(Categorical):
     """Several independent choices; actions are int64 `[batch, num_choices]`.
 
     Parameters
@@ -160,37 +155,20 @@ class MultiCategorical:
         `[batch, num_choices, most_actions]`; actions that a choice does not have carry a hugely negative logit.
     """
 
-    def __init__(self, logits: Tensor) -> None:
-        self._choices = Categorical(logits)
-
-    @property
-    def logits(self) -> Tensor:
-        """Log-probability of each action of each choice `[batch, num_choices, most_actions]`."""
-        return self._choices.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """Probability of each action of each choice `[batch, num_choices, most_actions]`."""
-        return self._choices.probs
-
     def sample(self, generator: Generator) -> Tensor:
-        return self._choices.sample(generator).squeeze(-1)
-
-    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        action = self.sample(generator)
-        return action, self.log_prob(action)
+        return super().sample(generator).squeeze(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        return self._choices.log_prob(action.unsqueeze(-1)).sum(-2)
+        return super().log_prob(action.unsqueeze(-1)).sum(-2)
 
     def entropy(self) -> Tensor:
-        return self._choices.entropy().sum(-2)
+        return super().entropy().sum(-2)
 
     def mode(self) -> Tensor:
-        return self._choices.mode().squeeze(-1)
+        return super().mode().squeeze(-1)
 
 
-class Bernoulli:
+class Bernoulli(StochasticDistribution):
     """Independent switches; actions are int64 0 or 1, `[batch, num_switches]`.
 
     Parameters
@@ -210,10 +188,6 @@ class Bernoulli:
     def sample(self, generator: Generator) -> Tensor:
         uniform = torch.empty_like(self.logits).uniform_(generator=generator)
         return (uniform < self.probs).long()
-
-    def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        action = self.sample(generator)
-        return action, self.log_prob(action)
 
     def log_prob(self, action: Tensor) -> Tensor:
         signs = 2 * action - 1

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.actors.spaces import unknown_space
+from recollect.agent.actors.spaces import choice_counts, unknown_space
 from recollect.errors import ConfigError
 from recollect.roles import Observation
 
@@ -36,7 +36,7 @@ class OneHotFeatures(nn.Module):
 
     def __init__(self, space: gym.spaces.Discrete | gym.spaces.MultiDiscrete) -> None:
         super().__init__()
-        counts = [int(space.n)] if isinstance(space, gym.spaces.Discrete) else [int(n) for n in space.nvec.flatten()]
+        counts = choice_counts(space)
         starts = torch.as_tensor(space.start).reshape(-1)
         offsets = torch.tensor([sum(counts[:index]) for index in range(len(counts))])
         self.out_features = sum(counts)

@@ -30,22 +30,15 @@ _IMPOSSIBLE: Final = -1e9
 
 
 class Head(nn.Module, ABC):
-    """Base of the policies: an MLP with `num_outputs` numbers per row.
+    """Base of the policies: an MLP with as many numbers per row as the distribution over actions needs."""
 
-    Parameters
-    ----------
-    num_features : int
-        Width of the features.
-    num_outputs : int
-        How many numbers the distribution needs.
-    config : ActorConfig
-        Hidden layers.
-    """
-
-    def __init__(self, num_features: int, num_outputs: int, config: ActorConfig) -> None:
+    def __init__(self, num_features: int, space: Any, config: ActorConfig) -> None:
         super().__init__()
-        sizes = (num_features, *config.hidden_sizes, num_outputs)
+        sizes = (num_features, *config.hidden_sizes, self._num_outputs(space))
         self.network = MLP(sizes, activation=config.activation, layer_norm=config.layer_norm)
+
+    def _num_outputs(self, space: Any) -> int:
+        return action_width(space)
 
     @abstractmethod
     def forward(self, features: Tensor) -> Distribution:
@@ -55,9 +48,6 @@ class Head(nn.Module, ABC):
 class DeterministicHead(Head):
     """One action in (-1, 1)."""
 
-    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
-        super().__init__(num_features, action_width(space), config)
-
     def forward(self, features: Tensor) -> Deterministic:
         return Deterministic(self.network(features).tanh())
 
@@ -65,8 +55,8 @@ class DeterministicHead(Head):
 class SquashedGaussianHead(Head):
     """A Gaussian whose mean and deviation depend on the state, squashed into (-1, 1) by tanh."""
 
-    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
-        super().__init__(num_features, 2 * action_width(space), config)
+    def _num_outputs(self, space: gym.spaces.Box) -> int:
+        return 2 * action_width(space)
 
     def forward(self, features: Tensor) -> SquashedGaussian:
         mean, log_std = self.network(features).chunk(2, -1)
@@ -76,8 +66,8 @@ class SquashedGaussianHead(Head):
 class GaussianHead(Head):
     """A Gaussian whose mean depends on the state, and whose deviation is a parameter of its own, 1 at first."""
 
-    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
-        super().__init__(num_features, action_width(space), config)
+    def __init__(self, num_features: int, space: gym.spaces.Box, config: ActorConfig) -> None:
+        super().__init__(num_features, space, config)
         self.log_std = nn.Parameter(torch.zeros(action_width(space)))
 
     def forward(self, features: Tensor) -> Gaussian:
@@ -87,8 +77,8 @@ class GaussianHead(Head):
 class CategoricalHead(Head):
     """One choice out of finitely many."""
 
-    def __init__(self, num_features: int, space: gym.spaces.Discrete, config: ActorConfig) -> None:
-        super().__init__(num_features, int(space.n), config)
+    def _num_outputs(self, space: gym.spaces.Discrete) -> int:
+        return int(space.n)
 
     def forward(self, features: Tensor) -> Categorical:
         return Categorical(self.network(features))
@@ -100,12 +90,15 @@ class MultiCategoricalHead(Head):
     impossible: Tensor
 
     def __init__(self, num_features: int, space: gym.spaces.MultiDiscrete, config: ActorConfig) -> None:
+        super().__init__(num_features, space, config)
         counts = torch.tensor(choice_counts(space))
-        most = int(counts.max())
-        super().__init__(num_features, len(counts) * most, config)
-        self._shape = (len(counts), most)
-        self._is_complete = bool((counts == most).all())
-        self.register_buffer("impossible", torch.arange(most) >= counts[:, None], persistent=False)
+        self._shape = (len(counts), int(counts.max()))
+        self._is_complete = bool((counts == counts.max()).all())
+        self.register_buffer("impossible", torch.arange(self._shape[1]) >= counts[:, None], persistent=False)
+
+    def _num_outputs(self, space: gym.spaces.MultiDiscrete) -> int:
+        counts = choice_counts(space)
+        return len(counts) * max(counts)
 
     def forward(self, features: Tensor) -> MultiCategorical:
         logits = self.network(features).unflatten(-1, self._shape)  # [batch, num_choices, most]
@@ -115,44 +108,31 @@ class MultiCategoricalHead(Head):
 class BernoulliHead(Head):
     """Independent switches."""
 
-    def __init__(self, num_features: int, space: gym.spaces.MultiBinary, config: ActorConfig) -> None:
-        super().__init__(num_features, action_width(space), config)
-
     def forward(self, features: Tensor) -> Bernoulli:
         return Bernoulli(self.network(features))
 
 
 HeadBuilder = Callable[[int, Any, ActorConfig], Head]
 
-_CHOICE_HEADS: Final[dict[type[gym.Space[Any]], HeadBuilder]] = {
-    gym.spaces.Discrete: CategoricalHead,
-    gym.spaces.MultiDiscrete: MultiCategoricalHead,
-    gym.spaces.MultiBinary: BernoulliHead,
-}
-_BOX_HEADS: Final[dict[PolicyKind, HeadBuilder]] = {
-    "gaussian": GaussianHead,
-    "squashed_gaussian": SquashedGaussianHead,
-    "deterministic": DeterministicHead,
+_HEADS: Final[dict[PolicyKind, dict[type[gym.Space[Any]], HeadBuilder]]] = {
+    "categorical": {
+        gym.spaces.Discrete: CategoricalHead,
+        gym.spaces.MultiDiscrete: MultiCategoricalHead,
+        gym.spaces.MultiBinary: BernoulliHead,
+    },
+    "gaussian": {gym.spaces.Box: GaussianHead},
+    "squashed_gaussian": {gym.spaces.Box: SquashedGaussianHead},
+    "deterministic": {gym.spaces.Box: DeterministicHead},
 }
 
 
 def build_policy(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module | None:
     """Build the policy that a plan asks for; None where it asks for none."""
-    if plan.policy is None:
-        return None
-    build = plan.policy if callable(plan.policy) else _find_head(plan.policy, space)
-    return build(num_features, space, config)
-
-
-def _find_head(kind: PolicyKind, space: gym.Space[Any]) -> HeadBuilder:
-    """Find the policy of a kind for an action space, or refuse it."""
-    if kind == "categorical":
-        for known, head in _CHOICE_HEADS.items():
-            if isinstance(space, known):
-                return head
-        raise ConfigError(
-            f"a categorical policy cannot act in {space}; it needs Discrete, MultiDiscrete or MultiBinary"
-        )
-    if not isinstance(space, gym.spaces.Box):
-        raise ConfigError(f"a {kind} policy cannot act in {space}; it needs Box actions")
-    return _BOX_HEADS[kind]
+    if plan.policy is None or callable(plan.policy):
+        return None if plan.policy is None else plan.policy(num_features, space, config)
+    heads = _HEADS[plan.policy]
+    for kind, head in heads.items():
+        if isinstance(space, kind):
+            return head(num_features, space, config)
+    needed = " or ".join(kind.__name__ for kind in heads)
+    raise ConfigError(f"a {plan.policy} policy cannot act in {space}; it needs {needed} actions")

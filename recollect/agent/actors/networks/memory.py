@@ -1,70 +1,66 @@
 """Recurrent memories: one step at a time when acting, whole sequences when learning."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from recollect.agent.actors.config import MemoryKind
-from recollect.agent.actors.networks.segments import EpisodeSegments
 
 
-class Memory(nn.Module, ABC):
-    """Base of the memories: they reset the hidden state where an episode begins.
+class EpisodeSegments:
+    """Splits sequences into segments of one episode each.
+
+    A segment ends where the next episode begins; segments are padded at their ends to the longest.
 
     Parameters
     ----------
-    net : nn.GRU or nn.LSTM
-        One layer of recurrent cells, batch first.
+    begins : Tensor
+        Whether an episode begins with a step, bool `[num_seq, length]`.
     """
 
-    def __init__(self, net: nn.GRU | nn.LSTM) -> None:
+    def __init__(self, begins: Tensor) -> None:
+        num_seq, length = begins.shape
+        steps = torch.arange(length, device=begins.device).expand(num_seq, -1)
+        starts = begins | (steps == 0)
+        self._segment = starts.flatten().cumsum(0).view(num_seq, length) - 1
+        self._step = steps - torch.where(starts, steps, 0).cummax(1).values  # since the segment's start
+        self._first_segment = self._segment[:, 0]
+        self.num = int(self._segment[-1, -1]) + 1
+        self.length = int(self._step.max()) + 1
+
+    def split(self, rows: Tensor) -> Tensor:
+        """`[num_seq, length, …]` -> `[num, longest, …]`, with zeros after a segment's end."""
+        padded = rows.new_zeros(self.num, self.length, *rows.shape[2:])
+        return padded.index_put((self._segment, self._step), rows)
+
+    def split_states(self, states: Tensor) -> Tensor:
+        """States before sequences `[num_seq, …]` -> before segments `[num, …]`: zero where an episode begins."""
+        return states.new_zeros(self.num, *states.shape[1:]).index_put((self._first_segment,), states)
+
+    def join(self, padded: Tensor) -> Tensor:
+        """`[num, longest, …]` -> `[num_seq, length, …]`."""
+        return padded[self._segment, self._step]
+
+
+class Memory(nn.Module, ABC):
+    """Base of the memories, one layer of recurrent cells: they reset the hidden state where an episode begins."""
+
+    net_class: ClassVar[type[nn.GRU | nn.LSTM]]
+
+    def __init__(self, num_features: int, size: int) -> None:
         super().__init__()
-        self.net = net
-        self.out_features = net.hidden_size
+        self.net = self.net_class(num_features, size, batch_first=True)
+        self.out_features = size
 
     def forward(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Take one step.
-
-        Parameters
-        ----------
-        features : Tensor
-            `[batch, num_features]`.
-        state : Tensor
-            Hidden state before the step, `[batch, state_size]`.
-        done : Tensor
-            1 where an episode begins with this step, so that the state is forgotten first, `[batch, 1]`.
-
-        Returns
-        -------
-        output : Tensor
-            `[batch, size]`.
-        state : Tensor
-            Hidden state after the step, `[batch, state_size]`.
-        """
+        """One step: outputs `[batch, size]`, and the state after it; where `done`, it was forgotten first."""
         return self._step(features, state * (1.0 - done.float()))
 
     def unroll(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Take all steps of sequences.
-
-        Parameters
-        ----------
-        features : Tensor
-            `[num_seq, length, num_features]`.
-        state : Tensor
-            Hidden state before the first step, `[num_seq, state_size]`.
-        done : Tensor
-            1 where an episode begins, `[num_seq, length, 1]`.
-
-        Returns
-        -------
-        outputs : Tensor
-            `[num_seq, length, size]`.
-        states : Tensor
-            Hidden state after each step, without gradients, `[num_seq, length, state_size]`.
-        """
+        """All steps of sequences: outputs `[num_seq, length, size]`, and the state after each, without gradients."""
         begins = done.bool().squeeze(-1)
         state = state * (1.0 - done[:, 0].float())
         if not begins[:, 1:].any():
@@ -88,8 +84,7 @@ class Memory(nn.Module, ABC):
 class GRUMemory(Memory):
     """Gated recurrent unit: Cho et al. (2014), arXiv 1406.1078."""
 
-    def __init__(self, num_features: int, size: int) -> None:
-        super().__init__(nn.GRU(num_features, size, batch_first=True))
+    net_class = nn.GRU
 
     def _step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         output = torch.gru_cell(features, state, *self._weights())
@@ -103,8 +98,7 @@ class GRUMemory(Memory):
 class LSTMMemory(Memory):
     """Long short-term memory: Hochreiter and Schmidhuber (1997). The state is output and cell, side by side."""
 
-    def __init__(self, num_features: int, size: int) -> None:
-        super().__init__(nn.LSTM(num_features, size, batch_first=True))
+    net_class = nn.LSTM
 
     def _step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         output, cell = torch.lstm_cell(features, state.chunk(2, -1), *self._weights())

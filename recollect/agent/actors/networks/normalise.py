@@ -15,15 +15,10 @@ _CLIP: Final = 10.0
 
 
 class RunningMeanStd(nn.Module):
-    """Running mean and variance of all rows so far, however they were batched.
+    """Running mean and variance of all rows so far, each of `shape`, however they were batched.
 
     Means and variances of parts are combined as in Chan, Golub and LeVeque (1979). Kept in float64 and saved with
     the weights.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of one row.
     """
 
     count: Tensor
@@ -56,13 +51,7 @@ class RunningMeanStd(nn.Module):
 
 
 class ObservationNormaliser(nn.Module):
-    """Shifts and scales the float arrays of observations; bytes and whole numbers pass unchanged.
-
-    Parameters
-    ----------
-    space : gymnasium.Space
-        Space of one observation.
-    """
+    """Shifts and scales the float arrays of observations; bytes and whole numbers pass unchanged."""
 
     running: RunningMeanStd | None
 

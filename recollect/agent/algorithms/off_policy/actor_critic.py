@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import gymnasium as gym
-from torch import Generator, Tensor
+from torch import Tensor
 
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
 from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
-from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.options import number, one_of, option
 
 
@@ -41,34 +41,15 @@ class ActorCritic(OffPolicyAlgorithm):
         return policy.mode() if deterministic else policy.sample(self.actor.generator), {}
 
 
-class Noise(Protocol):
-    """What is added to actions in [-1, 1] to explore."""
-
-    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
-        """Return actions with noise, within [-1, 1], `[num_envs, action]`."""
-
-
-class NoNoise:
-    """Leaves exploration to the policy."""
-
-    def __init__(self, std: float) -> None: ...
-
-    def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
-        return action
-
-
 NOISE_DOC: Final = "Noise on actions while exploring: none, gaussian or ou."
 NoiseKind = Literal["none", "gaussian", "ou"]
-NOISES: Final[dict[NoiseKind, type[NoNoise | GaussianNoise | OUNoise]]] = {
-    "none": NoNoise,
-    "gaussian": GaussianNoise,
-    "ou": OUNoise,
-}
+Noise = GaussianNoise | OUNoise
+NOISES: Final[dict[NoiseKind, type[Noise]]] = {"gaussian": GaussianNoise, "ou": OUNoise}
 
 
 def noise_kind(name: str, value: object) -> object:
     """Check a kind of noise; `none`, as files and command lines have it, is read as None."""
-    return one_of(*NOISES)(name, "none" if value is None else value)
+    return one_of(*get_args(NoiseKind))(name, "none" if value is None else value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +64,7 @@ class ContinuousActorCritic(ActorCritic):
     """Base of the off-policy algorithms with continuous actions, which may add noise of their own kind."""
 
     config: ContinuousConfig
-    _noise: Noise
+    _noise: Noise | None
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]] = (gym.spaces.Box,)
 
     @contextmanager
@@ -97,8 +78,11 @@ class ContinuousActorCritic(ActorCritic):
 
     def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
         action, other = super()._act(features, done, deterministic)
-        return action if deterministic else self._noise.add_to(action, done, self.actor.generator), other
+        if not deterministic and self._noise is not None:
+            action = self._noise.add_to(action, done, self.actor.generator)
+        return action, other
 
     def _configure(self) -> None:
         super()._configure()
-        self._noise = NOISES[self.config.noise](self.config.noise_std)
+        kind = NOISES.get(self.config.noise)
+        self._noise = None if kind is None else kind(self.config.noise_std)

@@ -19,9 +19,6 @@ class OffPolicyAlgorithm(LearningAlgorithm):
 
     def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: OffPolicyConfig | None = None) -> None:
         super().__init__(device, actor, envs, config)
-        # The plan decides which of them exist and what they take.
-        self.policy: Any = actor.policy
-        self.critics: Any = actor.critics
         self.target_policy: Any = actor.target_policy
         self.target_critics: Any = actor.target_critics
         self._critic_parameters = list(actor.critic_parameters())
@@ -31,18 +28,9 @@ class OffPolicyAlgorithm(LearningAlgorithm):
         return read_transitions(self.actor, batch, self.config.intrinsic_weight)
 
     def _regress(self, steps: Transitions, errors: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum the losses of all critics and let their gradients flow.
+        """Let the gradients of all critics' losses flow, for TD errors `[num_critics, rows, 1]` and what each costs.
 
-        Parameters
-        ----------
-        errors, losses : tensor `[num_critics, rows, 1]`
-            TD errors, and what they cost.
-
-        Returns
-        -------
-        loss : scalar tensor
-        errors : tensor
-            Sizes of the TD errors, as the storage takes them.
+        Returns the sum of the losses, and the sizes of the errors as the storage takes them.
         """
         loss = steps.mean(losses).sum()
         backward(loss, self._critic_parameters)

@@ -11,7 +11,7 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
-from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.targets import double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import count, number, option

@@ -6,7 +6,6 @@ from typing import Any
 import gymnasium as gym
 from torch import Tensor
 
-from recollect.agent.actors.networks.distributions import StochasticDistribution
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
@@ -41,8 +40,7 @@ class SAC(ContinuousActorCritic, SoftActorCritic):
         return values
 
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
-        policy: StochasticDistribution = self.policy(steps.next_features(target=False))
-        action, log_prob = policy.sample_with_log_prob(self.generator)
+        action, log_prob = self.policy(steps.next_features(target=False)).sample_with_log_prob(self.generator)
         q_tp1 = self.target_critics(steps.next_features(target=True), action).amin(0)
         return soft_value(q_tp1, log_prob, temperature)
 

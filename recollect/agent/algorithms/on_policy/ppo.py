@@ -1,15 +1,14 @@
 """`PPO`: proximal policy optimisation."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import gymnasium as gym
 import torch
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.actors.base import Actor
-from recollect.agent.actors.networks.distributions import EntropicDistribution
+from recollect.agent.actors.base import NO_STATE
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms.config import AlgorithmConfig, grad_norm_limit, learning_rate
@@ -22,14 +21,11 @@ from recollect.agent.algorithms.on_policy.surrogate import (
     explained_variance,
     normalised,
 )
-from recollect.agent.algorithms.optimiser_groups import ParameterGroup
+from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.utils import backward
 from recollect.errors import ConfigError
 from recollect.options import count, count_or_zero, flag, number, option, optional
-from recollect.roles import Batch, Device, VectorEnvs
-
-# Actors without memory ignore hidden states.
-_NO_STATE: Final = torch.zeros(1, 1)
+from recollect.roles import Batch
 
 
 def _no_start_steps(name: str, value: object) -> int:
@@ -93,12 +89,6 @@ class PPO(LearningAlgorithm):
     is_on_policy = True
     adam_epsilon = 1e-5
 
-    def __init__(self, device: Device, actor: Actor, envs: VectorEnvs, config: PPOConfig | None = None) -> None:
-        super().__init__(device, actor, envs, config)
-        # The plan decides which of them exist and what they take.
-        self.policy: Any = actor.policy
-        self.critic: Any = actor.critics
-
     @property
     def num_mini_batch(self) -> int:
         if self.config.mini_batch_size == 0:
@@ -127,20 +117,18 @@ class PPO(LearningAlgorithm):
     @torch.no_grad()
     def next_values(self, batch: Batch) -> Tensor:
         """Values `[rows, 1]` of the observations that the steps of a batch led to."""
-        rhs = _NO_STATE
+        rhs = NO_STATE
         if self.actor.is_recurrent:
             rhs = self.actor.encode(batch[keys.OBS], batch[keys.RHS], batch[keys.DONE])[1]
         features, _ = self.actor.encode(batch[keys.NEXT_OBS], rhs, torch.zeros_like(batch[keys.REWARD]))
-        value: Tensor = self.critic(features)
+        value: Tensor = self.critics(features)
         return value
 
     @torch.no_grad()
     def evaluate_actions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities `[rows, 1]` of the steps of a batch under the present networks."""
-        features, _ = self.actor.encode(
-            batch[keys.OBS], batch.get(keys.RHS, _NO_STATE), batch.get(keys.DONE, _NO_STATE)
-        )
-        return self.critic(features), self.policy(features).log_prob(batch[keys.ACTION])
+        features, _ = self.actor.encode(batch[keys.OBS], batch.get(keys.RHS, NO_STATE), batch.get(keys.DONE, NO_STATE))
+        return self.critics(features), self.policy(features).log_prob(batch[keys.ACTION])
 
     def _groups(self) -> list[ParameterGroup]:
         return [
@@ -153,16 +141,16 @@ class PPO(LearningAlgorithm):
         if deterministic:
             return policy.mode(), {}
         action, log_prob = policy.sample_with_log_prob(self.actor.generator)
-        return action, {keys.VALUE: self.critic(features), keys.LOG_PROB: log_prob}
+        return action, {keys.VALUE: self.critics(features), keys.LOG_PROB: log_prob}
 
     def _backward(self, batch: Batch) -> Losses:
         features, rows = self._read(batch)
-        policy: EntropicDistribution = self.policy(features)
+        policy = self.policy(features)
         log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]
         kl = estimated_kl(log_ratio.detach())
         stops = self.config.target_kl is not None and bool(kl > self.config.target_kl)
         loss_pi = -clipped_surrogate(log_ratio, self._advantages(rows), self.clip).mean()
-        loss_v = self._value_losses(self.critic(features), rows).mean()
+        loss_v = self._value_losses(self.critics(features), rows).mean()
         entropy = policy.entropy().mean()
         if not stops:
             backward(loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy)
@@ -182,7 +170,7 @@ class PPO(LearningAlgorithm):
         """Features `[rows, F]` and columns `[rows, ...]` of the steps to learn from, without padding and burn-in."""
         columns = {key: batch[key] for key in (keys.ACTION, keys.LOG_PROB, keys.VALUE, keys.ADVANTAGE, keys.RETURN)}
         if keys.MASK not in batch:
-            return self.actor.encode(batch[keys.OBS], _NO_STATE, _NO_STATE)[0], columns
+            return self.actor.encode(batch[keys.OBS], NO_STATE, NO_STATE)[0], columns
         is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]
         return self._encode_sequences(batch, is_step), {key: values[is_step] for key, values in columns.items()}
 

@@ -31,7 +31,7 @@ def test_on_policy_weights_are_orthogonal_with_a_small_policy() -> None:
     assert actor.policy is not None
     gains = {
         "policy": torch.linalg.svdvals(actor.policy.network.weights[-1][0]).max().item(),
-        "critic": torch.linalg.svdvals(actor.critics.network.weights[-1][0]).max().item(),
+        "critic": torch.linalg.svdvals(actor.critics.weights[-1][0]).max().item(),
         "body": torch.linalg.svdvals(actor.body.layers.weights[0][0]).max().item(),
     }
     assert gains == pytest.approx({"policy": 0.01, "critic": 1.0, "body": math.sqrt(2)}, rel=1e-4)

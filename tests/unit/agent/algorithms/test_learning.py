@@ -14,7 +14,7 @@ from recollect import keys
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.factory import AlgorithmFactory
 from recollect.agent.algorithms.off_policy.sac import SAC, SACConfig
-from recollect.agent.algorithms.optimiser_names import OPTIMISERS
+from recollect.agent.algorithms.optimiser import OPTIMISERS
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning
 from tests.unit.agent.algorithms.off_policy.agents import make_agent, make_batch
 

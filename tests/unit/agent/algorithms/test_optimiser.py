@@ -7,9 +7,7 @@ from torch import nn
 
 from recollect.agent.actors import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
-from recollect.agent.algorithms.optimiser import GroupedOptimiser
-from recollect.agent.algorithms.optimiser_groups import ParameterGroup
-from recollect.agent.algorithms.optimiser_names import OPTIMISERS
+from recollect.agent.algorithms.optimiser import OPTIMISERS, GroupedOptimiser, ParameterGroup
 from recollect.errors import ConfigError
 
 

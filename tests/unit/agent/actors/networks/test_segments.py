@@ -1,6 +1,6 @@
 import torch
 
-from recollect.agent.actors.networks.segments import EpisodeSegments
+from recollect.agent.actors.networks.memory import EpisodeSegments
 
 # Two sequences of four steps: an episode begins with step 2 of the first, and with steps 0 and 3 of the second.
 BEGINS = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 1]], dtype=torch.bool)
