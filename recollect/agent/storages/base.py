@@ -1,9 +1,10 @@
 """What every storage offers, and the object that builds one where it is needed."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from recollect.agent.storages.config import StorageConfig
 from recollect.checks import check_device
@@ -82,6 +83,7 @@ class Storage(ABC):
         """Change a parameter while running; an unknown name changes nothing and warns."""
 
 
+P = ParamSpec("P")
 StorageT = TypeVar("StorageT", bound=Storage)
 
 
@@ -109,3 +111,27 @@ class StorageFactory(Generic[StorageT]):
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.config.changed().items())
         return f"StorageFactory({self.storage_class.__name__}, {given})"
+
+
+class Creates(Generic[P]):
+    """Makes a class method `create_factory` that takes the fields of a config, with their names, types and defaults.
+
+    The config becomes the `config_class` of the storage class.
+    """
+
+    def __init__(self, config_class: Callable[P, StorageConfig]) -> None:
+        self._config_class = config_class
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        def create_factory(cls: Any, /, *values: object, **given: object) -> StorageFactory[Any]:
+            """Return a function that creates storages of this class."""
+            return StorageFactory(cls, cls.config_class.of(cls.__name__, given, *values))
+
+        first, *_ = inspect.signature(create_factory).parameters.values()
+        options = inspect.signature(self._config_class).parameters.values()
+        create_factory.__signature__ = inspect.Signature([first, *options])  # type: ignore[attr-defined]
+        owner.config_class = self._config_class
+        setattr(owner, name, classmethod(create_factory))
+
+    def __get__(self, instance: object, owner: type[StorageT]) -> Callable[P, StorageFactory[StorageT]]:
+        raise NotImplementedError  # for type checkers: the class method has taken its place

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, ClassVar, Final, cast
 
 from recollect import keys
@@ -40,16 +41,12 @@ _GAMMA: Final = "gamma"
 class BaseBuffer(Storage):
     """A storage that keeps steps in lanes; how batches are made of them is left to subclasses.
 
+    Every option is an attribute, too, which shows it as it is now.
+
     Parameters
     ----------
-    size : int
-        Capacity along the time axis.
-    device : torch.device or str
-        Where batches are placed.
-    actor : Actor
-        The actor that acts.
-    algorithm : Algorithm
-        Owner of `gamma`.
+    size, device, actor, algorithm
+        As in `Storage`.
     envs : VecEnv
         Tells the number of environments.
     *values, **given
@@ -71,6 +68,9 @@ class BaseBuffer(Storage):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
+        for name, doc in cls.config_class.docs().items():
+            if not hasattr(cls, name):
+                setattr(cls, name, property(attrgetter(f"config.{name}"), doc=doc))
 
     def __init__(
         self,
@@ -178,8 +178,13 @@ class BaseBuffer(Storage):
         """
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
             raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
+        rewards = new_data[keys.REWARD]
+        if not getattr(rewards, "shape", ()):
+            raise SchemaError(
+                f"{keys.REWARD} of a slice must be an array or tensor [time, num_envs, 1], got {type(rewards).__name__}"
+            )
         with self._store.lock:
-            self._store.insert_slice(new_data, source, _num_steps(new_data[keys.REWARD]), first_step)
+            self._store.insert_slice(new_data, source, int(rewards.shape[0]), first_step)
             self._on_append()
 
     def append_piece(self, piece: RingPiece, *, source: Hashable) -> int:
@@ -311,13 +316,3 @@ class BaseBuffer(Storage):
     def _set_gamma(self, value: object) -> None:
         gamma = check_number(_GAMMA, value, 0.0, 1.0)
         self.algorithm.update_algorithm_parameter(_GAMMA, gamma)
-
-
-def _num_steps(rewards: object) -> int:
-    """Steps of a slice, by the first axis of its rewards."""
-    shape = getattr(rewards, "shape", ())
-    if not shape:
-        raise SchemaError(
-            f"{keys.REWARD} of a slice must be an array or tensor [time, num_envs, 1], got {type(rewards).__name__}"
-        )
-    return int(shape[0])

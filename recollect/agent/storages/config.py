@@ -1,19 +1,14 @@
-"""Options that storages share, and how a storage's methods take the fields of its config."""
+"""Options that storages share, and how a storage's constructor takes the fields of its config."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from recollect.agent.storages.experience.store.schema import FrameStacks, check_frame_stacks
 from recollect.checks import check_count, seeded_generator
 from recollect.options import Options, about, option
-
-_P = ParamSpec("_P")
-_Class = TypeVar("_Class")
-_Config = TypeVar("_Config", bound=Options)
-_Result = TypeVar("_Result")
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -58,23 +53,6 @@ class StorageConfig(Options):
         return {}
 
 
-def takes(
-    config_class: Callable[_P, _Config],
-) -> Callable[[Callable[[_Class, _Config], _Result]], Callable[Concatenate[_Class, _P], _Result]]:
-    """Let a class method that wants a config take the config's fields instead, with their names, types and defaults."""
-
-    def decorate(method: Callable[[_Class, _Config], _Result]) -> Callable[Concatenate[_Class, _P], _Result]:
-        @wraps(method)
-        def call(cls: _Class, /, *values: _P.args, **given: _P.kwargs) -> _Result:
-            return method(cls, config_class.of(cls.__name__, given, *values))  # type: ignore[attr-defined]
-
-        first = next(iter(inspect.signature(method).parameters.values()))
-        call.__signature__ = inspect.Signature([first, *_parameters(config_class)])  # type: ignore[attr-defined]
-        return call
-
-    return decorate
-
-
 def spelled_out(method: Callable[..., None], config_class: type[Options]) -> Callable[..., None]:
     """A copy of a method whose signature names the config's fields in place of `*values` and `**given`."""
     method = inspect.unwrap(method)
@@ -85,10 +63,7 @@ def spelled_out(method: Callable[..., None], config_class: type[Options]) -> Cal
 
     own = inspect.signature(method).parameters
     named = {name: parameter for name, parameter in own.items() if parameter.kind not in _VARIADIC}
-    others = [parameter for parameter in _parameters(config_class) if parameter.name not in named]
+    options = inspect.signature(config_class).parameters
+    others = [parameter for name, parameter in options.items() if name not in named]
     call.__signature__ = inspect.Signature([*named.values(), *others])  # type: ignore[attr-defined]
     return call
-
-
-def _parameters(config_class: Callable[..., Options]) -> list[inspect.Parameter]:
-    return list(inspect.signature(config_class).parameters.values())

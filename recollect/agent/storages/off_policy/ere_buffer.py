@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import takes
+from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
@@ -42,13 +41,10 @@ class EREConfig(PERConfig):
     def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
         """ERE brings no priorities along; where it is given some, by an alpha, it gets the rest of what PER gets."""
         prioritised = super().recommended(given, num_envs) if given.get("alpha") else {}
-        return prioritised | {_ETA: 0.996} | cls._window(given.get("size"), num_envs)
-
-    @classmethod
-    def _window(cls, size: object, num_envs: int) -> dict[str, int]:
-        """`cmin` of a storage of some size; none where the default fits, or the size is to be refused elsewhere."""
-        least = min(cls.cmin, _LEAST_SHARE * size * num_envs) if isinstance(size, int | float) else cls.cmin
-        return {"cmin": max(1, int(least))} if least < cls.cmin else {}
+        size = given.get("size")
+        least = _LEAST_SHARE * size * num_envs if isinstance(size, int | float) else cls.cmin
+        window = {"cmin": max(1, int(least))} if least < cls.cmin else {}
+        return prioritised | {_ETA: 0.996} | window
 
 
 class EREBuffer(PERBuffer):
@@ -68,29 +64,19 @@ class EREBuffer(PERBuffer):
 
     drawn_keys: ClassVar[tuple[str, ...]] = (*PERBuffer.drawn_keys, keys.CK)
 
-    config_class: ClassVar[type[EREConfig]] = EREConfig
+    create_factory = Creates(EREConfig)
     config: EREConfig
+    cmin: int
 
     def _make_parts(self) -> None:
         super()._make_parts()
         self._recent = RecentWindow(self.config.eta, self.config.cmin)
         self._pace = LearningPace()
 
-    @classmethod
-    @takes(EREConfig)
-    def create_factory(cls, config: EREConfig) -> StorageFactory[Self]:
-        """Return a function that creates `EREBuffer` instances."""
-        return StorageFactory(cls, config)
-
     @property
     def eta(self) -> float:
         """How little old data count, 1 for not at all less."""
         return self._recent.eta
-
-    @property
-    def cmin(self) -> int:
-        """Fewest steps to draw from."""
-        return self._recent.cmin
 
     def after_gradients(self, batch: Batch, info: Info) -> Info:
         """Update priorities as `PERBuffer` does, and eta where `info` brings training returns."""

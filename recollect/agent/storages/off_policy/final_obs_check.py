@@ -1,13 +1,18 @@
 """`FinalObsCheck`: warns where episodes seem to continue after their ends."""
 
 import warnings
+from hashlib import blake2b
 from typing import Final
 
 import numpy as np
 
-from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
+from recollect import keys
+from recollect.agent.storages.experience.store.schema import to_numpy, walk
 from recollect.errors import RecollectWarning
-from recollect.roles import Observation
+from recollect.roles import Observation, Sample
+
+Ends = dict[int, bytes]
+"""What the last step of each env that is at an end led to, by the env's number, as `fingerprint` tells it."""
 
 _ENDS_WATCHED: Final = 10
 
@@ -28,43 +33,31 @@ class FinalObsCheck:
         self._advice = advice
         self._num_ends = 0
         self._num_repeated = 0
-        self._ended: np.ndarray = np.empty(0, np.int64)
-        self._led_to: dict[KeyPath, np.ndarray] = {}
+        self._ends: Ends = {}
 
-    @property
-    def is_over(self) -> bool:
-        """Whether enough ends were seen."""
-        return self._num_ends >= _ENDS_WATCHED
-
-    def follow(self, obs: Observation, next_obs: Observation, ended: np.ndarray) -> None:
-        """Compare what a step starts from with what the last ends led to, and keep its own ends `[num_envs, 1]`."""
-        if len(self._ended):
-            self.count(len(self._ended), int(are_at(self._ended, self._led_to, obs).sum()))
-        envs = self._ended = np.flatnonzero(ended)
-        if len(envs) == 0:
+    def follow(self, sample: Sample) -> None:
+        """Compare what a step of all envs starts from with what the last ends led to, and keep its own ends."""
+        if self._num_ends >= _ENDS_WATCHED:
             return
-        led_to = {path: to_numpy(values)[envs] for path, values in walk((), next_obs)}
-        # Where observations do not change at all, there is nothing to tell.
-        moved = ~are_at(envs, led_to, obs)
-        self._ended = envs[moved]
-        self._led_to = {path: rows[moved] for path, rows in led_to.items()}
-
-    def count(self, num_ends: int, num_repeated: int) -> None:
-        """Count ends, and those after which the next step starts from what the last one led to."""
-        self._num_ends += num_ends
-        self._num_repeated += num_repeated
-        if self.is_over and self._num_repeated == self._num_ends:
+        obs = sample[keys.OBS]
+        self._num_ends += len(self._ends)
+        self._num_repeated += sum(fingerprint(obs, env) == led_to for env, led_to in self._ends.items())
+        if self._num_repeated == self._num_ends >= _ENDS_WATCHED:
             warnings.warn(
                 f"after every end the next observation is what the last step led to. {self._advice}",
                 RecollectWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        # Where observations do not change at all, there is nothing to tell.
+        self._ends = {env: led_to for env, led_to in ends_of(sample).items() if fingerprint(obs, env) != led_to}
 
 
-def are_at(envs: np.ndarray, led_to: dict[KeyPath, np.ndarray], observations: Observation) -> np.ndarray:
-    """Whether each of `envs` is where its newest step led to, bit for bit."""
-    same = np.ones(len(envs), np.bool_)
-    for path, values in walk((), observations):
-        pairs = zip(to_numpy(values)[envs], to_numpy(led_to[path]), strict=True)
-        same &= np.array([left.tobytes() == right.tobytes() for left, right in pairs], np.bool_)
-    return same
+def ends_of(sample: Sample) -> Ends:
+    """The ends of a step of all envs."""
+    return {int(env): fingerprint(sample[keys.NEXT_OBS], env) for env in np.flatnonzero(sample[keys.NEXT_DONE])}
+
+
+def fingerprint(observations: Observation, env: int | np.integer) -> bytes:
+    """What tells the observation of one env from others, bit for bit."""
+    rows = [to_numpy(values)[env].tobytes() for _, values in sorted(walk((), observations), key=lambda entry: entry[0])]
+    return blake2b(b"".join(rows), digest_size=16).digest()

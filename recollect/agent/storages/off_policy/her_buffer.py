@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self, get_args
+from operator import itemgetter
+from typing import Any, get_args
 
 import numpy as np
 
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import StorageConfig, takes
+from recollect.agent.storages.base import Creates
+from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
+from recollect.agent.storages.experience.sampling.outputs import map_arrays
 from recollect.agent.storages.experience.sampling.relabelling import (
     FunctionRewriter,
     GoalFunction,
-    GoalFunctions,
     GoalRewriter,
     HerFunction,
 )
@@ -78,7 +79,7 @@ class HERBuffer(EREBuffer):
         See `HERConfig`.
     """
 
-    config_class: ClassVar[type[HERConfig]] = HERConfig
+    create_factory = Creates(HERConfig)  # type: ignore[assignment]  # promised order
     config: HERConfig
 
     def __init__(
@@ -97,18 +98,8 @@ class HERBuffer(EREBuffer):
     def _make_parts(self) -> None:
         super()._make_parts()
         config = self.config
-        rewriter: GoalRewriter | FunctionRewriter
-        if config.her_function is None:
-            rewriter = GoalRewriter(_goal_functions(config.compute_reward, config.compute_terminated, self.envs))
-        else:
-            rewriter = FunctionRewriter(config.her_function)
+        rewriter = FunctionRewriter(config.her_function) if config.her_function else self._goal_rewriter()
         self._hindsight = Hindsight(config.strategy, config.share, rewriter)
-
-    @classmethod
-    @takes(HERConfig)
-    def create_factory(cls, config: HERConfig) -> StorageFactory[Self]:  # type: ignore[override]  # promised order
-        """Return a function that creates `HERBuffer` instances."""
-        return StorageFactory(cls, config)
 
     def handle_end_of_episode(self) -> None:
         """Make the episodes that have ended since available to relabelling.
@@ -124,7 +115,23 @@ class HERBuffer(EREBuffer):
         stored: Mapping[str, Observation] = self.get_data_slice(position, position + 1)
         if key not in stored:
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
-        return _first(stored[key])
+        return map_arrays(itemgetter(0), stored[key])
+
+    def _goal_rewriter(self) -> GoalRewriter:
+        """Asks the goal functions that were given; for one that was not, that of the environment."""
+        compute_reward, compute_terminated = self.config.compute_reward, self.config.compute_terminated
+        if compute_reward is None or compute_terminated is None:
+            env: object = self.envs
+            if not hasattr(env, "compute_reward") and getattr(env, "env_fns", None):
+                env = self.envs.env_fns[0]().unwrapped
+            compute_reward = compute_reward or getattr(env, "compute_reward", None)
+            compute_terminated = compute_terminated or getattr(env, "compute_terminated", None)
+        if compute_reward is None:
+            raise ConfigError(
+                "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
+                "info), or compute_reward=, or a her_function"
+            )
+        return GoalRewriter(compute_reward, compute_terminated)
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
         if self._hindsight.num_chosen(len(ids) // length) == 0:
@@ -142,25 +149,3 @@ class HERBuffer(EREBuffer):
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         self._hindsight.restart(new)
         super()._on_relayout(old, new)
-
-
-def _goal_functions(
-    compute_reward: GoalFunction | None, compute_terminated: GoalFunction | None, envs: VectorEnvs
-) -> GoalFunctions:
-    """The goal functions that were given; for one that was not, that of the environment."""
-    if compute_reward is None or compute_terminated is None:
-        env: object = envs
-        if not hasattr(env, "compute_reward") and getattr(envs, "env_fns", None):
-            env = envs.env_fns[0]().unwrapped
-        compute_reward = compute_reward or getattr(env, "compute_reward", None)
-        compute_terminated = compute_terminated or getattr(env, "compute_terminated", None)
-    if compute_reward is None:
-        raise ConfigError(
-            "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
-            "info), or compute_reward=, or a her_function"
-        )
-    return GoalFunctions(compute_reward, compute_terminated)
-
-
-def _first(value: Observation) -> Observation:
-    return {key: _first(inner) for key, inner in value.items()} if isinstance(value, dict) else value[0]

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import takes
+from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
@@ -39,23 +38,13 @@ class NStepReplayBuffer(ReplayBuffer):
         See `NStepConfig`.
     """
 
-    config_class: ClassVar[type[NStepConfig]] = NStepConfig
+    create_factory = Creates(NStepConfig)
     config: NStepConfig
+    n_step: int
 
     def _make_parts(self) -> None:
         super()._make_parts()
         self._follow_n_step()
-
-    @classmethod
-    @takes(NStepConfig)
-    def create_factory(cls, config: NStepConfig) -> StorageFactory[Self]:
-        """Return a function that creates `NStepReplayBuffer` instances."""
-        return StorageFactory(cls, config)
-
-    @property
-    def n_step(self) -> int:
-        """Most steps of a return."""
-        return int(self.config.n_step)
 
     def _limits(self) -> np.ndarray:
         return self._most_steps

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
 from os import PathLike
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import gymnasium as gym
@@ -15,13 +14,13 @@ from gymnasium.vector import AutoresetMode
 from recollect import keys
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
-from recollect.agent.storages.experience.sampling.outputs import OutputPlan, nest
+from recollect.agent.storages.experience.sampling.outputs import map_arrays, nest
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import FrameStacks
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
+from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, StorageError
@@ -31,6 +30,10 @@ _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, ke
 _MOST_PREFETCHED: Final = 16
 _GENERATOR: Final = "generator"
 _RESETS: Final = "resets"
+_ADVICE: Final = (
+    f"Either the envs are reset in the step after an end: say autoreset_mode={AutoresetMode.NEXT_STEP.value!r}. Or the "
+    f"true last observations are missing: give them in infos[{keys.FINAL_OBS!r}] or next_observations."
+)
 
 
 class NStepReplayBatch(NamedTuple):
@@ -98,7 +101,7 @@ class NStepReplayStorage:
     frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observations, which are then stored as single frames.
     backing, path
-        Where the data live, as in `StoreOptions`.
+        Where the data live, as in `ReplayConfig`.
 
     Examples
     --------
@@ -158,21 +161,23 @@ class NStepReplayStorage:
         num_batches = -(-self.fetch_every // self.batch_size)
         self._num_prefetched = min(max(1, num_batches), _MOST_PREFETCHED)
         self._prefetcher: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._num_prefetched > 1 else 0)
-        self._plans = _ThreadPlans()
         self._store = ExperienceStore(
             self.storage_size // self.num_envs,
             self.num_envs,
             _KEYS,
             Allocator(backing, path),
             frame_stack=frame_stack,
-            on_relayout=self._plans.renew,
+            on_relayout=lambda old, new: None,
             bytes_beside=lambda: 0.0,
         )
         self._resets = ResetSteps(self._store, autoreset_mode)
+        self._final_obs_check = FinalObsCheck(_ADVICE)
         self._store.build(self._steps.blank())
         self._is_closed = False
         self._snapshot = None if snapshot_path is None else Snapshot(snapshot_path)
         self._is_saved = self._load()
+        # Plans reuse their tensors, so each thread has its own; the ring that they read is the storage's for good.
+        self._thread = threading.local()
 
     def __len__(self) -> int:
         """Transitions that may be drawn, of all envs together."""
@@ -181,12 +186,7 @@ class NStepReplayStorage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -199,7 +199,6 @@ class NStepReplayStorage:
         with self._store.lock:
             self._check_open()
             self._prefetcher.drop()
-            self._resets.keep()
             self._store.clear()
             self._is_saved = False
 
@@ -233,7 +232,10 @@ class NStepReplayStorage:
             # Batches already drawn are those of the store as it was.
             self._prefetcher.settle()
             self._store.insert(sample)
+            self._resets.follow(sample)
             self._is_saved = False
+        if not self._resets.are_expected:
+            self._final_obs_check.follow(sample)
 
     def replay_iter(self) -> Iterator[NStepReplayBatch]:
         """Create an iterator over batches that does not end, also if there was nothing to draw at first."""
@@ -277,14 +279,14 @@ class NStepReplayStorage:
 
     def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
         """Make the batch of the windows that start at `ids`; any thread may."""
-        rows = self._plans.get(self._store).gather(ids, self._most_steps, self.discount)
+        if not hasattr(self._thread, "plan"):
+            self._thread.plan = self._store.plan()
+        rows = self._thread.plan.gather(ids, self._most_steps, self.discount)
         batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
-        return NStepReplayBatch(*(self._deliver(batch[name]) for name in names))
+        return NStepReplayBatch(*(map_arrays(self._deliver, batch[name]) for name in names))
 
-    def _deliver(self, tensor: Observation) -> Observation:
-        if isinstance(tensor, dict):
-            return {name: self._deliver(inner) for name, inner in tensor.items()}
+    def _deliver(self, tensor: torch.Tensor) -> torch.Tensor:
         if self.pin_memory:
             tensor = tensor.pin_memory()
         return tensor if self.device.type == "cpu" else tensor.to(self.device, non_blocking=True)
@@ -312,21 +314,3 @@ class NStepReplayStorage:
         own = {_GENERATOR: self._rng.bit_generator.state, _RESETS: self._resets.state()}
         self._snapshot.write(self._store, Extras(own))
         self._is_saved = True
-
-
-class _ThreadPlans:
-    """A plan of outputs for each thread: plans reuse their tensors and belong to one thread."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
-
-    def renew(self, old: LaneRing | None, new: LaneRing) -> None:
-        """Forget the plans of a ring that was replaced."""
-        self._local = threading.local()
-
-    def get(self, store: ExperienceStore) -> OutputPlan:
-        """The plan of the calling thread."""
-        if not hasattr(self._local, "plan"):
-            self._local.plan = store.plan()
-        plan: OutputPlan = self._local.plan
-        return plan

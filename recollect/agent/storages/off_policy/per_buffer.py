@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import takes
+from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
 from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
@@ -58,39 +57,18 @@ class PERBuffer(NStepReplayBuffer):
 
     drawn_keys: ClassVar[tuple[str, ...]] = (keys.PER_WEIGHTS,)
 
-    config_class: ClassVar[type[PERConfig]] = PERConfig
+    create_factory = Creates(PERConfig)
     config: PERConfig
+    epsilon: float
+    alpha: float
+    beta: float
+    default_error: float
+    # There once the store is built.
+    tree: SumTree
 
     def _make_parts(self) -> None:
         super()._make_parts()
         self.num_stale = 0
-        self.tree: SumTree | None = None
-
-    @classmethod
-    @takes(PERConfig)
-    def create_factory(cls, config: PERConfig) -> StorageFactory[Self]:
-        """Return a function that creates `PERBuffer` instances."""
-        return StorageFactory(cls, config)
-
-    @property
-    def epsilon(self) -> float:
-        """Added to every error."""
-        return self.config.epsilon
-
-    @property
-    def alpha(self) -> float:
-        """How much priorities count."""
-        return self.config.alpha
-
-    @property
-    def beta(self) -> float:
-        """How much the weights correct for them."""
-        return self.config.beta
-
-    @property
-    def default_error(self) -> float:
-        """Error of new data."""
-        return self.config.default_error
 
     def get_priority(self, error: Array | float) -> Array | float:
         """Priority of one or more errors."""
@@ -124,22 +102,17 @@ class PERBuffer(NStepReplayBuffer):
         with self._store.lock:
             if not self._store.is_built:
                 raise StorageError("the storage is empty: insert data before setting priorities")
-            assert self.tree is not None
             num_stale = self.tree.update(ids, values)
         self.num_stale += num_stale
         info.setdefault(keys.STORAGE, {})[keys.STALE] = num_stale
         return info
 
     def state(self) -> Extras:
-        errors = np.empty(0, np.float32)
-        if self._store.is_built:
-            assert self.tree is not None
-            errors = self.tree.errors
+        errors = self.tree.errors if self._store.is_built else np.empty(0, np.float32)
         return super().state() | Extras(slot_arrays={_ERRORS: errors})
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)
-        assert self.tree is not None
         self.tree.errors[:] = extras.slot_arrays[_ERRORS]
         self.tree.rescale(self.alpha, self.epsilon)
 
@@ -148,7 +121,8 @@ class PERBuffer(NStepReplayBuffer):
         is_sequence = self._store.sequence is not None and errors.ndim > 1 and len(errors) == num_rows
         if is_sequence and errors.shape[2:] in ((), (1,)):
             # Mixing may hide that one step's error is wrong.
-            _refuse_negative(errors)
+            if not (torch.isfinite(errors) & (errors >= 0)).all():
+                raise wrong_error()
             errors = torch.as_tensor(self.get_sequence_priority(errors)).contiguous()
         if errors.numel() != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {tuple(errors.shape)}")
@@ -160,7 +134,6 @@ class PERBuffer(NStepReplayBuffer):
     def _draw_prioritised(self, num_rows: int, floors: np.ndarray) -> Drawn:
         """Draw from the steps not older than `floors`, in proportion to their priorities."""
         uniforms = self._rng.random(num_rows)
-        assert self.tree is not None
         drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
         if drawn is None:
             return Drawn(self._store.draw(uniforms, floors), (np.ones(num_rows, np.float32),))
@@ -169,13 +142,12 @@ class PERBuffer(NStepReplayBuffer):
 
     def _on_append(self) -> None:
         super()._on_append()
-        assert self.tree is not None
         self.tree.follow(self.default_error)
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         super()._on_relayout(old, new)
         tree = SumTree(new, self._store.starts, self.alpha, self.epsilon)
-        if old is not None and self.tree is not None:
+        if old is not None:
             tree.take_over(self.tree, old)
         self.tree = tree
 
@@ -184,13 +156,8 @@ class PERBuffer(NStepReplayBuffer):
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)
-        if self.tree is not None and (self.tree.alpha, self.tree.epsilon) != (self.alpha, self.epsilon):
+        if self._store.is_built and (self.tree.alpha, self.tree.epsilon) != (self.alpha, self.epsilon):
             self.tree.rescale(self.alpha, self.epsilon)
-
-
-def _refuse_negative(errors: torch.Tensor) -> None:
-    if not (torch.isfinite(errors) & (errors >= 0)).all():
-        raise wrong_error()
 
 
 def _as_tensor(values: Numbers, dtype: torch.dtype) -> torch.Tensor:

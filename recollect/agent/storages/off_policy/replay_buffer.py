@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import Storage, StorageFactory
+from recollect.agent.storages.base import Creates, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
-from recollect.agent.storages.config import takes
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
@@ -77,11 +76,6 @@ class ReplayBuffer(BaseBuffer, Storage):
     *values, **given
         See `ReplayConfig`.
 
-    Attributes
-    ----------
-    max_size, size, step : int
-        Capacity, steps stored and position of the step to come, along the time axis.
-
     Examples
     --------
     >>> import numpy as np
@@ -93,7 +87,7 @@ class ReplayBuffer(BaseBuffer, Storage):
     """
 
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
-    config_class: ClassVar[type[ReplayConfig]] = ReplayConfig
+    create_factory = Creates(ReplayConfig)
     config: ReplayConfig
     # Columns that a batch has because of how it was drawn, beside the ids.
     drawn_keys: ClassVar[tuple[str, ...]] = ()
@@ -101,12 +95,6 @@ class ReplayBuffer(BaseBuffer, Storage):
     def _make_parts(self) -> None:
         self._was_done = np.ones((self.num_envs, 1), np.float32)
         self._final_obs_check = FinalObsCheck(_ADVICE)
-
-    @classmethod
-    @takes(ReplayConfig)
-    def create_factory(cls, config: ReplayConfig) -> StorageFactory[Self]:
-        """Return a function that creates `ReplayBuffer` instances."""
-        return StorageFactory(cls, config)
 
     @classmethod
     def standalone(
@@ -211,21 +199,18 @@ class ReplayBuffer(BaseBuffer, Storage):
         """
         terminations = self._column(terminated)
         ended = np.maximum(terminations, self._column(truncated))
-        obs, next_obs = _as_arrays(obs), _as_arrays(next_obs)
-        self.insert_transition(
-            {
-                keys.OBS: obs,
-                keys.ACTION: _as_arrays(action),
-                keys.REWARD: self._column(reward),
-                keys.NEXT_OBS: next_obs,
-                keys.DONE: self._was_done,
-                keys.NEXT_DONE: ended,
-                keys.NEXT_TERMINATED: terminations,
-            }
-        )
+        sample = {
+            keys.OBS: _as_arrays(obs),
+            keys.ACTION: _as_arrays(action),
+            keys.REWARD: self._column(reward),
+            keys.NEXT_OBS: _as_arrays(next_obs),
+            keys.DONE: self._was_done,
+            keys.NEXT_DONE: ended,
+            keys.NEXT_TERMINATED: terminations,
+        }
+        self.insert_transition(sample)
         self._was_done = ended
-        if not self._final_obs_check.is_over:
-            self._final_obs_check.follow(obs, next_obs, ended)
+        self._final_obs_check.follow(sample)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
@@ -291,12 +276,10 @@ class ReplayBuffer(BaseBuffer, Storage):
             values = values.detach().to("cpu", torch.float32)
         try:
             with np.errstate(over="ignore"):  # the store refuses what is infinite then
-                array = np.asarray(values, np.float32)
+                return np.asarray(values, np.float32).reshape(self.num_envs, 1)
         except (TypeError, ValueError):
-            raise SchemaError(f"expected one number for each of {self.num_envs} envs, got {values!r}") from None
-        if array.size != self.num_envs:
-            raise SchemaError(f"expected one number for each of {self.num_envs} envs, got shape {array.shape}")
-        return array.reshape(self.num_envs, 1)
+            got = f"shape {values.shape}" if isinstance(values, np.ndarray | torch.Tensor) else repr(values)
+            raise SchemaError(f"expected one number for each of {self.num_envs} envs, got {got}") from None
 
 
 def _as_arrays(value: Observation) -> Observation:

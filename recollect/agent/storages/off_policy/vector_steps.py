@@ -1,6 +1,7 @@
 """What a Gymnasium vector environment hands out, checked against its spaces and made a sample."""
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from recollect import keys
-from recollect.agent.storages.experience.sampling.outputs import nest
+from recollect.agent.storages.experience.sampling.outputs import map_arrays, nest
 from recollect.agent.storages.experience.store.schema import KeyPath, Leaf, numpy_dtype, to_numpy, walk
 from recollect.errors import ConfigError, SchemaError
 from recollect.roles import Array, Numbers, Observation
@@ -125,23 +126,20 @@ class VectorSteps:
             following[path] = to_numpy(array).copy()
         for env in np.flatnonzero(ended & has_final):
             try:
-                final = _of_env(finals, int(env))
+                final = map_arrays(itemgetter(int(env)), finals)
             except (IndexError, KeyError, TypeError):
                 raise SchemaError(
                     f"infos[{keys.FINAL_OBS!r}] must hold the last observation of env {env}, which ended; it is "
                     f"{finals!r}"
                 ) from None
             if final is not None:
-                self._put_final(following, int(env), final)
+                for path, value in self._entries(keys.NEXT_OBS, final):
+                    following[path][env] = to_numpy(_fitting(self._leaves[keys.NEXT_OBS][path], (), value))
             elif keys.HAS_FINAL_OBS in infos:
                 raise SchemaError(
                     f"infos[{keys.HAS_FINAL_OBS!r}] says that env {env} left its last observation, but "
                     f"infos[{keys.FINAL_OBS!r}] holds None for it"
                 )
-
-    def _put_final(self, following: dict[KeyPath, Any], env: int, final: Observation) -> None:
-        for path, value in self._entries(keys.NEXT_OBS, final):
-            following[path][env] = to_numpy(_fitting(self._leaves[keys.NEXT_OBS][path], (), value))
 
 
 def _leaves_of(path: KeyPath, space: gym.Space[Any]) -> dict[KeyPath, Leaf]:
@@ -152,13 +150,6 @@ def _leaves_of(path: KeyPath, space: gym.Space[Any]) -> dict[KeyPath, Leaf]:
         known = ", ".join(kind.__name__ for kind in (*_SCALARS, gym.spaces.Dict))
         raise ConfigError(f"{keys.PATH_SEPARATOR.join(path)} has the space {space}; known are {known}")
     return {path: Leaf(path, space.shape, np.dtype(space.dtype))}
-
-
-def _of_env(finals: Observation, env: int) -> Observation:
-    """What one env left: of a dict of arrays, a dict of its entries."""
-    if isinstance(finals, Mapping):
-        return {name: _of_env(inner, env) for name, inner in finals.items()}
-    return finals[env]
 
 
 def _fitting(leaf: Leaf, lead: tuple[int, ...], value: Array) -> Array:

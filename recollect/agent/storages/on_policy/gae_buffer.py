@@ -1,13 +1,11 @@
 """`GAEBuffer`: rollouts with generalised advantage estimates."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
 
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import takes
+from recollect.agent.storages.base import Creates
 from recollect.agent.storages.on_policy.returns import gae
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer, RolloutConfig
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
@@ -46,22 +44,15 @@ class GAEBuffer(RolloutBuffer):
     StorageFactory(GAEBuffer, size=128, gae_lambda=0.9)
     """
 
-    config_class: ClassVar[type[GAEConfig]] = GAEConfig
+    create_factory = Creates(GAEConfig)
     config: GAEConfig
-
-    @classmethod
-    @takes(GAEConfig)
-    def create_factory(cls, config: GAEConfig) -> StorageFactory[Self]:
-        """Return a function that creates `GAEBuffer` instances."""
-        return StorageFactory(cls, config)
-
-    @property
-    def gae_lambda(self) -> float:
-        """Weight of longer returns."""
-        return self.config.gae_lambda
+    gae_lambda: float
 
     def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
-        values, log_probs = self._values_and_log_probs(steps)
+        if getattr(self.actor, "normaliser", None) is None:
+            values, log_probs = self._column(steps, keys.VALUE), self._column(steps, keys.LOG_PROB)
+        else:
+            values, log_probs = self._evaluate(steps)
         discounts = self._discounts(steps)
         advantages = gae(
             self._rewards(steps),
@@ -73,8 +64,3 @@ class GAEBuffer(RolloutBuffer):
         )
         returns = advantages + values
         return {keys.ADVANTAGE: advantages, keys.RETURN: returns, keys.VALUE: values, keys.LOG_PROB: log_probs}
-
-    def _values_and_log_probs(self, steps: TimeMajorSteps) -> tuple[torch.Tensor, torch.Tensor]:
-        if getattr(self.actor, "normaliser", None) is not None:
-            return self._evaluate(steps)
-        return self._column(steps, keys.VALUE), self._column(steps, keys.LOG_PROB)

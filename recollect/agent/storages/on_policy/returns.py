@@ -7,8 +7,6 @@ step t + 1 of the array is the next of the same stream: 0 at an episode's end, a
 last step, so that each of them bootstraps from `v_tp1` alone.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -22,16 +20,6 @@ def gae(r_t: Tensor, discount_t: Tensor, v_t: Tensor, v_tp1: Tensor, continues_t
     return _sum_backwards(delta_t, gae_lambda * discount_t * continues_t)
 
 
-class VTrace(NamedTuple):
-    """What V-trace gives for each step: the value to learn, and the advantage of the action taken.
-
-    Advantages are not weighed by the ratio of the policies: a policy gradient does that.
-    """
-
-    targets: Tensor  # [time, ...]
-    advantages: Tensor  # [time, ...]
-
-
 def vtrace(
     r_t: Tensor,
     discount_t: Tensor,
@@ -43,8 +31,10 @@ def vtrace(
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
     trace_lambda: float = 1.0,
-) -> VTrace:
-    """V-trace targets and advantages (Espeholt et al. 2018, arXiv 1802.01561).
+) -> tuple[Tensor, Tensor]:
+    """V-trace targets and advantages (Espeholt et al. 2018, arXiv 1802.01561), each `[time, ...]`.
+
+    Advantages are not weighed by the ratio of the policies: a policy gradient does that.
 
     Parameters
     ----------
@@ -61,7 +51,7 @@ def vtrace(
     delta_t = rho_t * (r_t + discount_t * v_tp1 - v_t)
     correction_t = _sum_backwards(delta_t, discount_t * c_t * continues_t)
     target_tp1 = v_tp1 + trace_lambda * continues_t * _following(correction_t)
-    return VTrace(v_t + correction_t, r_t + discount_t * target_tp1 - v_t)
+    return v_t + correction_t, (r_t + discount_t * target_tp1 - v_t)
 
 
 def _sum_backwards(term_t: Tensor, decay_t: Tensor) -> Tensor:

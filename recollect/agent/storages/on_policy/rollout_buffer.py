@@ -11,14 +11,14 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.config import StorageConfig
-from recollect.agent.storages.experience.sampling.outputs import Nested, nest
+from recollect.agent.storages.experience.sampling.outputs import Nested, map_arrays, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import check_origin
-from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, SingleSteps, StepSequences, shaped
+from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, StepSequences
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
@@ -68,17 +68,13 @@ class RolloutBuffer(BaseBuffer):
     takes_older_policies: ClassVar[bool] = False
     config_class: ClassVar[type[RolloutConfig]] = RolloutConfig
     config: RolloutConfig
+    sequence_length: int | None
     actor: OnPolicyActor
     algorithm: OnPolicyAlgorithm
 
     def _make_parts(self) -> None:
         self._rollout: Rollout | None = None
         self._is_stopped = False
-
-    @property
-    def sequence_length(self) -> int | None:
-        """Most steps of a recurrent actor's sequences."""
-        return self.config.sequence_length
 
     def init_tensors(self, sample: Sample) -> None:
         self._check_keys(sample)
@@ -110,7 +106,7 @@ class RolloutBuffer(BaseBuffer):
             self._rollout = Rollout(
                 steps.ids,
                 {key: steps.in_order(values)[:, None] for key, values in computed.items()},
-                self._choice(steps),
+                self._sequences(steps),
             )
             self._is_stopped = False
 
@@ -152,7 +148,7 @@ class RolloutBuffer(BaseBuffer):
 
     def _batches(self, rollout: Rollout, num_parts: int, num_epochs: int) -> Iterator[Batch]:
         for _ in range(num_epochs):
-            for picked in rollout.choice.epoch(self._rng, num_parts):
+            for picked in rollout.epoch(self._rng, num_parts):
                 if self._is_stopped or self._rollout is not rollout:
                     return
                 yield self._batch(rollout, picked)
@@ -163,7 +159,8 @@ class RolloutBuffer(BaseBuffer):
         rows |= {key: values[positions].to(self.device) for key, values in rollout.computed.items()}
         if picked.mask is None:
             return cast(Batch, rows)
-        batch = cast(Batch, shaped(rows, picked.positions.shape))
+        shape = picked.positions.shape
+        batch = cast(Batch, map_arrays(lambda values: values.reshape(*shape, *values.shape[1:]), rows))
         if keys.RHS in batch:
             batch[keys.RHS] = batch[keys.RHS][:, 0]
         batch[keys.MASK] = torch.from_numpy(picked.mask[..., None]).to(self.device, torch.float32)
@@ -213,9 +210,9 @@ class RolloutBuffer(BaseBuffer):
         values, log_probs = (torch.cat(column).squeeze(-1).cpu() for column in zip(*parts, strict=True))
         return steps.padded(values), steps.padded(log_probs)
 
-    def _choice(self, steps: TimeMajorSteps) -> SingleSteps | StepSequences:
+    def _sequences(self, steps: TimeMajorSteps) -> StepSequences | None:
         if not getattr(self.actor, "is_recurrent", False):
-            return SingleSteps(len(steps.ids))
+            return None
         run_positions = steps.run_positions(steps.column(self.data[keys.DONE]))
         return StepSequences(steps.in_order(run_positions).numpy(), *self._sequence_shape(self.sequence_length))
 

@@ -6,32 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from recollect.agent.storages.experience.sampling.outputs import Nested
-
 
 class Picked(NamedTuple):
     """Steps of a mini-batch by their position among all steps, and which of them are to be learned from."""
 
     positions: np.ndarray  # [batch], or [num_seq, length]
     mask: np.ndarray | None = None  # [num_seq, length]
-
-
-class SingleSteps:
-    """Every step is a row of its own.
-
-    Parameters
-    ----------
-    num_steps : int
-        Steps to pick from.
-    """
-
-    def __init__(self, num_steps: int) -> None:
-        self._num_steps = num_steps
-
-    def epoch(self, rng: np.random.Generator, num_parts: int) -> Iterator[Picked]:
-        """Deal all steps out to `num_parts` mini-batches, or fewer if there are fewer steps, in random order."""
-        for part in _deal(rng, self._num_steps, num_parts):
-            yield Picked(part)
 
 
 class StepSequences:
@@ -56,30 +36,26 @@ class StepSequences:
         self._starts = begins - self._num_warm
         self._lengths = np.diff(begins, append=len(run_positions)) + self._num_warm
 
-    def epoch(self, rng: np.random.Generator, num_parts: int) -> Iterator[Picked]:
-        """Deal all sequences out to `num_parts` mini-batches, or fewer if there are fewer, in random order."""
-        for part in _deal(rng, len(self._starts), num_parts):
-            lengths = self._lengths[part, None]
-            offsets = np.arange(lengths.max())
-            positions = self._starts[part, None] + np.minimum(offsets, lengths - 1)
-            yield Picked(positions, (offsets >= self._num_warm[part, None]) & (offsets < lengths))
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def pick(self, part: np.ndarray) -> Picked:
+        """The steps of some of the sequences."""
+        lengths = self._lengths[part, None]
+        offsets = np.arange(lengths.max())
+        positions = self._starts[part, None] + np.minimum(offsets, lengths - 1)
+        return Picked(positions, (offsets >= self._num_warm[part, None]) & (offsets < lengths))
 
 
 class Rollout(NamedTuple):
-    """Steps that are ready to be learned from: their ids, what was computed for them, and how to deal them out."""
+    """Steps that are ready to be learned from: their ids, what was computed for them, and their sequences, if any."""
 
     ids: np.ndarray  # [num_steps]
     computed: dict[str, torch.Tensor]  # [num_steps, 1] by key
-    choice: SingleSteps | StepSequences
+    sequences: StepSequences | None
 
-
-def shaped(rows: Nested, shape: tuple[int, ...]) -> Nested:
-    """Give the rows of a (nested) dict of tensors the leading axes `shape` instead of one."""
-    return {
-        key: shaped(value, shape) if isinstance(value, dict) else value.reshape(*shape, *value.shape[1:])
-        for key, value in rows.items()
-    }
-
-
-def _deal(rng: np.random.Generator, num_rows: int, num_parts: int) -> list[np.ndarray]:
-    return np.array_split(rng.permutation(num_rows), min(num_parts, num_rows))
+    def epoch(self, rng: np.random.Generator, num_parts: int) -> Iterator[Picked]:
+        """Deal all rows out to `num_parts` mini-batches, or fewer if there are fewer rows, in random order."""
+        num_rows = len(self.ids if self.sequences is None else self.sequences)
+        for part in np.array_split(rng.permutation(num_rows), min(num_parts, num_rows)):
+            yield Picked(part) if self.sequences is None else self.sequences.pick(part)

@@ -1,13 +1,11 @@
 """`VTraceBuffer`: rollouts of older policies, corrected by V-trace."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
 
 import torch
 
 from recollect import keys
-from recollect.agent.storages.base import StorageFactory
-from recollect.agent.storages.config import takes
+from recollect.agent.storages.base import Creates
 from recollect.agent.storages.on_policy.returns import vtrace
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer, RolloutConfig
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
@@ -45,29 +43,11 @@ class VTraceBuffer(RolloutBuffer):
 
     takes_older_policies = True
 
-    config_class: ClassVar[type[VTraceConfig]] = VTraceConfig
+    create_factory = Creates(VTraceConfig)
     config: VTraceConfig
-
-    @classmethod
-    @takes(VTraceConfig)
-    def create_factory(cls, config: VTraceConfig) -> StorageFactory[Self]:
-        """Return a function that creates `VTraceBuffer` instances."""
-        return StorageFactory(cls, config)
-
-    @property
-    def rho_bar(self) -> float:
-        """Where the importance weights of corrections are clipped."""
-        return self.config.rho_bar
-
-    @property
-    def c_bar(self) -> float:
-        """Where the importance weights of traces are clipped."""
-        return self.config.c_bar
-
-    @property
-    def trace_lambda(self) -> float:
-        """Weight of longer returns."""
-        return self.config.trace_lambda
+    rho_bar: float
+    c_bar: float
+    trace_lambda: float
 
     def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
         discounts = self._discounts(steps)

@@ -69,7 +69,6 @@ class Hindsight:
         self.strategy = strategy
         self.share = share
         self.rewriter = rewriter
-        self._index: EpisodeIndex | None = None
 
     def restart(self, ring: LaneRing) -> None:
         """Start over with a ring whose steps have moved or gone."""
@@ -78,9 +77,6 @@ class Hindsight:
 
     def follow(self, ring: LaneRing) -> EpisodeIndex:
         """Make the episodes that have ended since available."""
-        if self._index is None:
-            self.restart(ring)
-        assert self._index is not None
         self._index.follow(ring)
         return self._index
 
@@ -101,19 +97,6 @@ class Hindsight:
 
         Returns what to write into the batch, and the sequences that were chosen, int64 [count].
         """
-        windows = self._choose(store, ids, length, most_steps, rng)
-        chosen = windows.rows if length == 1 else windows.rows[::length] // length
-        return self.rewriter.rewrite(store, windows, gamma), chosen
-
-    def _choose(
-        self,
-        store: ExperienceStore,
-        ids: np.ndarray,
-        length: int,
-        most_steps: int,
-        rng: np.random.Generator,
-    ) -> Windows:
-        """Choose some of the windows that start at `ids`, and a goal for each."""
         index = self.follow(store.ring)
         if most_steps > _LONG_WINDOW:
             # To a power of two, so that working space is kept from batch to batch.
@@ -138,4 +121,5 @@ class Hindsight:
             steps,
         )
         rows, _, goals, begins, used = windows
-        return Windows(rows, goals, begins, used, steps[:num_steps])
+        chosen = rows if length == 1 else rows[::length] // length
+        return self.rewriter.rewrite(Windows(rows, goals, begins, used, steps[:num_steps]), gamma), chosen

@@ -1,7 +1,7 @@
 """The columns of a batch: what each is called, and what the gather kernel fills it with."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.tensor_pool import TensorPool
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import DTYPE_CODES, FLAG_BYTES, KeyPath, Place, next_path
+from recollect.roles import Observation
 
 # A column of a batch is named by its key, a nested one by its path of keys.
 Name = str | KeyPath
@@ -34,7 +35,6 @@ class Output:
     shape: tuple[int, ...]
     dtype: np.dtype
     words: tuple[int, ...]
-    num_bytes: int
     axis: int = 0
     # A block that holds the stacks of both ends, and the frames' extent along its first axis.
     frame_extent: int = 0
@@ -52,20 +52,19 @@ def _copied(ring: LaneRing, place: Place, path: KeyPath, kind: int, stack_kind: 
         place.whole_offset,
         0,
     )
-    return Output(path, place.stacked_shape, leaf.dtype, words, leaf.num_bytes, place.axis)
+    return Output(path, place.stacked_shape, leaf.dtype, words, place.axis)
 
 
 def _derived(path: KeyPath, dtype: np.dtype, kind: int, row_offset: int = 0) -> Output:
     words = (kind, dtype.itemsize, row_offset, 0, 0, 1, 0, DTYPE_CODES[dtype])
-    return Output(path, (1,), dtype, words, dtype.itemsize)
+    return Output(path, (1,), dtype, words)
 
 
 def _both_stacks(ring: LaneRing, place: Place) -> Output:
     single = _copied(ring, place, place.leaf.path, 0, layout.K_BOTH_STACKS)
     extent = single.shape[0] // place.depth
     shape = (single.shape[0] + extent, *single.shape[1:])
-    num_bytes = single.num_bytes + place.slot_bytes
-    return Output(single.path, shape, single.dtype, single.words, num_bytes, single.axis, extent)
+    return replace(single, shape=shape, frame_extent=extent)
 
 
 class OutputPlan:
@@ -129,6 +128,13 @@ class OutputPlan:
 def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
     """Move the axis of the frames from the front of each row back to where the caller has it."""
     return tensor.movedim(1, 1 + axis) if axis else tensor
+
+
+def map_arrays(function: Callable[[Any], Any], value: Observation) -> Observation:
+    """Apply a function to an array, or to each array of a (nested) dict."""
+    if isinstance(value, Mapping):
+        return {name: map_arrays(function, inner) for name, inner in value.items()}
+    return function(value)
 
 
 def nest(arrays: Iterable[tuple[Name, Any]]) -> Nested:

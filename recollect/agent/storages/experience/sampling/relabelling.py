@@ -4,7 +4,7 @@ import dis
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from sys import getrefcount
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, name_of, nest
-from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
 from recollect.errors import SchemaError
@@ -28,16 +28,7 @@ _RETURNS_A_CONSTANT: Final = {"NOP", "RESUME", "LOAD_CONST", "RETURN_VALUE", "RE
 _TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
 
 
-@dataclass(frozen=True)
-class GoalFunctions:
-    """What a goal environment says of a goal: the reward, and perhaps whether reaching it terminates."""
-
-    compute_reward: GoalFunction
-    compute_terminated: GoalFunction | None = None
-
-
-@dataclass
-class Windows:
+class Windows(NamedTuple):
     """Windows of a batch that get new goals.
 
     Attributes
@@ -75,8 +66,8 @@ class Relabelled:
         Whether a window ends in a termination, where `knows_ends`; else the stored flags stand.
     values : dict
         Other new values by name, `[rows, ...]`, written one by one.
-    goal_address, goal_bytes : int
-        Where the new goals are, and the bytes of each; 0 where `values` has all there is.
+    goals : tuple of int or None
+        The bytes of each new goal, and where they are; None where `values` has all there is.
     """
 
     rows: np.ndarray
@@ -85,15 +76,13 @@ class Relabelled:
     terminated: np.ndarray
     knows_ends: bool = False
     values: dict[Name, np.ndarray] = field(default_factory=dict)
-    goal_address: int = 0
-    goal_bytes: int = 0
+    goals: tuple[int, int] | None = None
 
     def apply(self, tensors: dict[Name, torch.Tensor], gamma: float) -> None:
         """Write the new values into the columns of a batch, by name."""
         columns = [_column(kernels.W_RETURN, tensors[keys.REWARD])]
-        if self.goal_bytes:
-            goal = (self.goal_bytes, self.goal_address)
-            columns += [(kernels.W_COPY, tensors[path].data_ptr(), *goal) for path in _DESIRED]
+        if self.goals is not None:
+            columns += [(kernels.W_COPY, tensors[path].data_ptr(), *self.goals) for path in _DESIRED]
         if self.knows_ends:
             columns.append(_column(kernels.W_DISCOUNT, tensors[keys.DISCOUNT]))
             columns.append(_column(kernels.W_DONE, tensors[keys.NEXT_DONE]))
@@ -101,7 +90,12 @@ class Relabelled:
                 columns.append(_column(kernels.W_TERMINATED, tensors[keys.NEXT_TERMINATED]))
         kernels.patch(self.rows, self.returns, self.lengths, self.terminated, gamma, np.array(columns, np.int64))
         for name, values in self.values.items():
-            _put(tensors, name, self.rows, values)
+            target = tensors[name].numpy()
+            if values.shape[1:] != target.shape[1:]:
+                raise SchemaError(
+                    f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}"
+                )
+            target[self.rows] = values
 
 
 class _GoalArrays:
@@ -148,18 +142,15 @@ class _Question:
         """One answer for each row."""
         answer = to_numpy(self._function(achieved, desired, {}))
         if answer.ndim == 0 and len(achieved) > 1:
-            answer = self._spread(answer, achieved, desired)
+            if self._is_constant:
+                answer = np.full(len(achieved), answer)
+            else:
+                answer = np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
         answer = np.ascontiguousarray(answer.ravel(), self._dtype)
         if len(answer) != len(achieved):
             name = getattr(self._function, "__name__", self._function)
             raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
         return answer
-
-    def _spread(self, answer: np.ndarray, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
-        """Answers for all rows, of which a function gave only one."""
-        if self._is_constant:
-            return np.full(len(achieved), answer)
-        return np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
 
 
 def is_constant(function: GoalFunction) -> bool:
@@ -169,17 +160,20 @@ def is_constant(function: GoalFunction) -> bool:
 
 
 class GoalRewriter:
-    """Rewrites Gymnasium's goal observations by the environment's own functions."""
+    """Rewrites Gymnasium's goal observations by the environment's own functions.
+
+    Parameters
+    ----------
+    compute_reward, compute_terminated : callable
+        What the environment says of achieved and desired goals; None where reaching a goal ends nothing.
+    """
 
     # Only goals are written, and goals are no frame stacks.
     writes_observations = False
 
-    def __init__(self, goals: GoalFunctions) -> None:
-        self._reward = _Question(goals.compute_reward, np.float64)
-        self._termination = None
-        if goals.compute_terminated is not None:
-            self._termination = _Question(goals.compute_terminated, np.bool_)
-        self._arrays: _GoalArrays | None = None
+    def __init__(self, compute_reward: GoalFunction, compute_terminated: GoalFunction | None) -> None:
+        self._reward = _Question(compute_reward, np.float64)
+        self._termination = None if compute_terminated is None else _Question(compute_terminated, np.bool_)
 
     def restart(self, ring: LaneRing) -> None:
         """Find the goals in the rows of a ring."""
@@ -191,10 +185,15 @@ class GoalRewriter:
             )
         if places[_ACHIEVED].depth > 1 or places[_DESIRED[0]].depth > 1:
             raise SchemaError("hindsight cannot choose stacked frames as goals; give a her_function for them")
-        place = places[_ACHIEVED]
+        place, desired = places[_ACHIEVED], places[_DESIRED[0]].leaf
         # A goal that was reached is copied, byte by byte, over the one that was desired.
-        _check_alike(place.leaf, places[_DESIRED[0]].leaf)
-        self._leaf, self._arrays = place.leaf, None
+        if (place.leaf.shape, place.leaf.dtype) != (desired.shape, desired.dtype):
+            raise SchemaError(
+                f"{keys.DESIRED_GOAL!r} must have the shape and dtype of {keys.ACHIEVED_GOAL!r}, because hindsight "
+                f"puts one in the other's place: expected {place.leaf.shape} and {place.leaf.dtype}, got "
+                f"{desired.shape} and {desired.dtype}; convert one of them, or give a her_function"
+            )
+        self._leaf, self._arrays = place.leaf, _GoalArrays(place.leaf, 0, 0)
         self._field = np.zeros(kernels.G_NUM_WORDS, np.int64)
         self._field[: kernels.G_GOALS] = (
             place.leaf.num_bytes,
@@ -205,30 +204,20 @@ class GoalRewriter:
 
     def field(self, num_rows: int, most_steps: int) -> np.ndarray:
         """What the kernel reads: achieved goals, into arrays that nobody refers to."""
-        arrays = self._arrays
-        if arrays is None or arrays.size != (num_rows, most_steps) or not arrays.is_free():
+        if self._arrays.size != (num_rows, most_steps) or not self._arrays.is_free():
             self._arrays = _GoalArrays(self._leaf, num_rows, most_steps)
             self._field[kernels.G_GOALS :] = self._arrays.addresses
         return self._field
 
-    def rewrite(self, store: ExperienceStore, windows: Windows, gamma: float) -> Relabelled:
+    def rewrite(self, windows: Windows, gamma: float) -> Relabelled:
         """Reward and end the windows as their new goals have it."""
-        assert self._arrays is not None
         achieved, desired = self._arrays.shown(len(windows.steps))
         rewards = self._reward.ask(achieved, desired)
-        terminations, knows_ends = _UNKNOWN, self._termination is not None
-        if self._termination is not None:
-            terminations = self._termination.ask(achieved, desired)
+        knows_ends = self._termination is not None
+        terminations = _UNKNOWN if self._termination is None else self._termination.ask(achieved, desired)
         returns, lengths, terminated = _fold(rewards, terminations, windows.used, gamma)
-        return Relabelled(
-            windows.rows,
-            returns,
-            lengths,
-            terminated,
-            knows_ends,
-            goal_address=self._arrays.addresses[0],
-            goal_bytes=self._leaf.num_bytes,
-        )
+        goals = (self._leaf.num_bytes, self._arrays.addresses[0])
+        return Relabelled(windows.rows, returns, lengths, terminated, knows_ends, goals=goals)
 
 
 class FunctionRewriter:
@@ -238,22 +227,21 @@ class FunctionRewriter:
 
     def __init__(self, her_function: HerFunction) -> None:
         self._her_function = her_function
-        self._plan: OutputPlan | None = None
 
     def restart(self, ring: LaneRing) -> None:
         """Read from another ring."""
-        self._plan = None
+        self._plan = OutputPlan(ring)
 
     def field(self, num_rows: int, most_steps: int) -> np.ndarray:
         """What the kernel reads: nothing."""
         return np.zeros(kernels.G_NUM_WORDS, np.int64)
 
-    def rewrite(self, store: ExperienceStore, windows: Windows, gamma: float) -> Relabelled:
+    def rewrite(self, windows: Windows, gamma: float) -> Relabelled:
         """Rewrite the windows' steps, then fold their new rewards."""
         owners = np.repeat(np.arange(len(windows.rows)), windows.used)
-        window = self._read(store, windows.steps)
-        initial = self._read(store, windows.begins[owners])[keys.OBS]
-        final = self._read(store, windows.goals[owners])[keys.NEXT_OBS]
+        window = self._read(windows.steps)
+        initial = self._read(windows.begins[owners])[keys.OBS]
+        final = self._read(windows.goals[owners])[keys.NEXT_OBS]
         names = (keys.OBS, keys.RHS, keys.NEXT_OBS, keys.NEXT_RHS, keys.REWARD)
         rewritten = self._her_function(*(window.get(name) for name in names), initial, final)
         if not isinstance(rewritten, tuple) or len(rewritten) != len(names):
@@ -275,20 +263,10 @@ class FunctionRewriter:
                     values[name_of(path)] = _checked(path, to_numpy(array), given.get(path))[positions]
         return Relabelled(windows.rows, returns, lengths, terminated, values=values)
 
-    def _read(self, store: ExperienceStore, ids: np.ndarray) -> dict[str, Any]:
+    def _read(self, ids: np.ndarray) -> dict[str, Any]:
         """All columns of single steps, as (nested) dicts of arrays."""
-        self._plan = self._plan or store.plan()
         tensors = self._plan.gather(ids, ONE_STEP, 1.0)
         return nest((name, tensor.numpy()) for name, tensor in tensors.items())
-
-
-def _check_alike(achieved: Leaf, desired: Leaf) -> None:
-    if (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
-        raise SchemaError(
-            f"{keys.DESIRED_GOAL!r} must have the shape and dtype of {keys.ACHIEVED_GOAL!r}, because hindsight puts "
-            f"one in the other's place: expected {achieved.shape} and {achieved.dtype}, got {desired.shape} and "
-            f"{desired.dtype}; convert one of them, or give a her_function"
-        )
 
 
 def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:
@@ -303,13 +281,6 @@ def _checked(path: KeyPath, values: np.ndarray, given: np.ndarray | None) -> np.
     if values.shape[:1] != given.shape[:1]:
         raise SchemaError(f"her_function must return {len(given)} rows of {name}, got shape {values.shape}")
     return values
-
-
-def _put(tensors: dict[Name, torch.Tensor], name: Name, rows: np.ndarray, values: np.ndarray) -> None:
-    target = tensors[name].numpy()
-    if values.shape[1:] != target.shape[1:]:
-        raise SchemaError(f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}")
-    target[rows] = values
 
 
 def _fold(

@@ -45,16 +45,13 @@ class TensorSet:
         Addresses of their memory.
     """
 
-    def __init__(self, tensors: dict[Any, torch.Tensor]) -> None:
+    def __init__(self, tensors: dict[Any, torch.Tensor], count_storage: Callable[[int], int] | None) -> None:
         self.tensors = tensors
         self.targets = np.array([tensor.data_ptr() for tensor in tensors.values()], np.int64)
-        self._watched: list[_Watched] = []
-        self._references = (0, 0)
-
-    def watch(self, count_storage: Callable[[int], int]) -> None:
-        """Take note of the counts at rest; nobody else may refer to the tensors yet."""
         self._count_storage = count_storage
-        self._watched = [_watch(tensor, count_storage) for tensor in self.tensors.values()]
+        # The counts at rest: nobody else refers to the tensors yet.
+        self._watched = [_watch(tensor, count_storage) for tensor in tensors.values() if count_storage is not None]
+        self._references = (0, 0)
         # Counted as `is_free` counts, so that the references of loop and call are among them.
         for tensor, _, _, storage, _, _ in self._watched:
             self._references = (getrefcount(tensor), getrefcount(storage))
@@ -62,6 +59,8 @@ class TensorSet:
     def is_free(self) -> bool:
         """Whether no tensor is referred to, or was changed in other ways than by filling it."""
         count_storage = self._count_storage
+        if count_storage is None:
+            return False
         of_tensor, of_storage = self._references
         for tensor, address, use_count, storage, storage_address, storage_count in self._watched:
             if (
@@ -85,8 +84,7 @@ def _find_storage_count() -> Callable[[int], int] | None:
     count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
     if count is None or not hasattr(torch.Tensor, "_use_count"):
         return None
-    tried = TensorSet({"": torch.from_numpy(np.zeros(1))})
-    tried.watch(count)
+    tried = TensorSet({"": torch.from_numpy(np.zeros(1))}, count)
     holds: list[Callable[[torch.Tensor], object]] = [lambda held: held, torch.Tensor.detach, lambda held: held[:1]]
     for hold in holds:
         kept = hold(tried.tensors[""])
@@ -125,11 +123,9 @@ class TensorPool:
                 # The set that was handed out longest ago comes first: it is the likeliest to be free again.
                 kept.append(kept.pop(index))
                 return each
-        fresh = TensorSet(
-            {name: torch.from_numpy(np.empty((batch_size, *shape), dtype)) for name, shape, dtype in self._outputs}
-        )
+        arrays = {name: np.empty((batch_size, *shape), dtype) for name, shape, dtype in self._outputs}
+        fresh = TensorSet({name: torch.from_numpy(array) for name, array in arrays.items()}, _storage_count)
         if _storage_count is not None:
-            fresh.watch(_storage_count)
             if len(kept) == _SETS_KEPT:
                 kept.pop(0)
             kept.append(fresh)

@@ -51,7 +51,7 @@ def test_lambda_one_is_the_return_less_the_value() -> None:
 
 
 def test_vtrace_clips_both_weights() -> None:
-    found = vtrace(
+    targets, advantages = vtrace(
         r_t=column(1.0, 2.0),
         discount_t=column(0.5, 0.5),
         v_t=column(3.0, 4.0),
@@ -62,18 +62,18 @@ def test_vtrace_clips_both_weights() -> None:
         c_bar=1.0,
     )
     # Step 1: δ = 0.5·(2 + 3 - 4) = 0.5, target 4.5. Step 0: δ = 2·(1 + 2 - 3) = 0 and c = 1, so 3 + 0.5·0.5.
-    torch.testing.assert_close(found.targets, column(3.25, 4.5))
+    torch.testing.assert_close(targets, column(3.25, 4.5))
     # Advantages look at the target behind: 1 + 0.5·4.5 - 3 and 2 + 0.5·6 - 4.
-    torch.testing.assert_close(found.advantages, column(0.25, 1.0))
+    torch.testing.assert_close(advantages, column(0.25, 1.0))
 
 
 def test_vtrace_of_the_acting_policy_is_gae() -> None:
     r_t, v_t, v_tp1 = column(1.0, -2.0, 3.0), column(0.3, 0.2, 0.1), column(0.2, 0.1, 4.0)
     discount_t, continues_t = column(0.9, 0.9, 0.9), column(1.0, 1.0, 0.0)
-    found = vtrace(r_t, discount_t, v_t, v_tp1, continues_t, torch.zeros_like(r_t), trace_lambda=0.7)
+    targets, advantages = vtrace(r_t, discount_t, v_t, v_tp1, continues_t, torch.zeros_like(r_t), trace_lambda=0.7)
     expected = gae(r_t, discount_t, v_t, v_tp1, continues_t, 0.7)
-    torch.testing.assert_close(found.targets - v_t, expected)
-    torch.testing.assert_close(found.advantages, expected)
+    torch.testing.assert_close(targets - v_t, expected)
+    torch.testing.assert_close(advantages, expected)
 
 
 @st.composite
@@ -124,14 +124,14 @@ def test_gae_is_the_discounted_sum_of_errors(stream: dict[str, Tensor], gae_lamb
 @PROPERTY
 @given(stream=streams(), rho_bar=st.sampled_from([0.5, 1.0, 3.0]), c_bar=st.sampled_from([0.5, 1.0, 3.0]))
 def test_vtrace_is_the_sum_of_the_paper(stream: dict[str, Tensor], rho_bar: float, c_bar: float) -> None:
-    found = vtrace(**stream, rho_bar=rho_bar, c_bar=c_bar)
+    targets, advantages = vtrace(**stream, rho_bar=rho_bar, c_bar=c_bar)
     r_t, discount_t, v_t, v_tp1, continues_t, log_rho_t = stream.values()
     rho_t, c_t = log_rho_t.exp().clamp(max=rho_bar), log_rho_t.exp().clamp(max=c_bar)
     errors = rho_t * (r_t + discount_t * v_tp1 - v_t)
     for step in range(len(errors)):
         for lane in range(2):
             target = float(v_t[step, lane]) + sum_of(errors, discount_t * c_t * continues_t, step, lane)
-            assert float(found.targets[step, lane]) == pytest.approx(target)
-            after = found.targets[step + 1, lane] if continues_t[step, lane] else v_tp1[step, lane]
+            assert float(targets[step, lane]) == pytest.approx(target)
+            after = targets[step + 1, lane] if continues_t[step, lane] else v_tp1[step, lane]
             gain = r_t[step, lane] + discount_t[step, lane] * after - v_t[step, lane]
-            assert float(found.advantages[step, lane]) == pytest.approx(float(gain))
+            assert float(advantages[step, lane]) == pytest.approx(float(gain))
