@@ -24,18 +24,16 @@ MUTANTS = (
     Mutant(
         "rewards are folded past the end of the ring",
         f"{EXPERIENCE}/kernels/gather_kernels.py",
-        """        if row == lane_end:
-            row -= lane_bytes
+        """        row = row_after(header, row, lane)
     return total""",
-        """        if row == lane_end:
-            row -= row_bytes
+        """        row += header[layout.H_ROW_BYTES]
     return total""",
         PROGRAMS,
     ),
     Mutant(
         "windows cross the end of an episode",
         f"{EXPERIENCE}/kernels/gather_kernels.py",
-        "while used < most and load_i32(row + R_TAIL) == 0:",
+        "while used < most and load_i32(row + layout.R_TAIL) == 0:",
         "while used < most:",
         PROGRAMS,
     ),
@@ -49,24 +47,24 @@ MUTANTS = (
     Mutant(
         "the discount of a shorter window is that of a full one",
         f"{EXPERIENCE}/kernels/gather_kernels.py",
-        "if places[P_USED, item] != length:",
-        "if places[P_USED, item] > length:",
+        "if places[layout.P_USED, item] != length:",
+        "if places[layout.P_USED, item] > length:",
         PROGRAMS,
     ),
     Mutant(
         "the next observation of an end is the next episode's first",
         f"{EXPERIENCE}/kernels/gather_kernels.py",
-        """        if places[P_TAIL, item] != 0:
+        """        if places[layout.P_TAIL, item] != 0:
             source = places""",
-        """        if places[P_TAIL, item] < 0:
+        """        if places[layout.P_TAIL, item] < 0:
             source = places""",
         PROGRAMS,
     ),
     Mutant(
         "the tail of an end comes from the first lane",
         f"{EXPERIENCE}/kernels/append_kernels.py",
-        "source = sources[carried[index, C_NEXT_SOURCE]] + (item + 1) * carried[index, C_BYTES] - num_bytes",
-        "source = sources[carried[index, C_NEXT_SOURCE]] + carried[index, C_BYTES] - num_bytes",
+        "pending = row_at(header, lane, number)",
+        "pending = row_at(header, 0, number)",
         PROGRAMS,
     ),
     Mutant(
@@ -275,7 +273,7 @@ MUTANTS = (
     ),
     Mutant(
         "infinite rewards are stored",
-        f"{EXPERIENCE}/kernels/check_kernels.py",
+        f"{EXPERIENCE}/kernels/append_kernels.py",
         "if not math.isfinite(load_number(address, item, code)):",
         "if math.isnan(load_number(address, item, code)):",
         BAD_INPUT,
@@ -290,7 +288,7 @@ MUTANTS = (
     Mutant(
         "frames written ahead leave stacks that reach back to them",
         f"{EXPERIENCE}/store/lane_ring.py",
-        "self.forget(env_lane, oldest_kept + reach)",
+        "self.forget(env_lane, oldest_kept + place.depth - 1)",
         "self.forget(env_lane, oldest_kept)",
         (f"{TESTS}/test_columns.py",),
     ),
@@ -353,8 +351,8 @@ MUTANTS = (
     Mutant(
         "the ends of a piece's episodes are not counted",
         f"{EXPERIENCE}/kernels/transfer_kernels.py",
-        "new[H_NUM_ENDS] += load_u8(row_at(old, lane, step) + R_ENDED)",
-        "new[H_NUM_ENDS] += 0",
+        "new[layout.H_NUM_ENDS] += load_u8(row_at(old, lane, step) + layout.R_ENDED)",
+        "new[layout.H_NUM_ENDS] += 0",
         PIECES,
     ),
     Mutant(

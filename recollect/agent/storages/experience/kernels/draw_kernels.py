@@ -5,48 +5,24 @@ import math
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.kernels.pointers import load_i64
-from recollect.agent.storages.experience.kernels.ring_layout import (
-    A_BASE,
-    A_CONTEXT,
-    A_LENGTH,
-    A_STRIDE,
-    H_FIRST,
-    H_HEAD,
-    H_NUM_LANES,
-    HELPER,
-    ID_SHIFT,
-    INLINED,
-    KERNEL,
-)
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.kernels.ring_layout import HELPER, INLINED, KERNEL, head_of, oldest_of
 
 _i64 = nb.int64[::1]
 _table = nb.int64[:, ::1]
 
 
 @nb.njit(**INLINED)
-def head_of(header, lane):
-    """Number of the step of `lane` to come."""
-    return load_i64(header[H_HEAD] + 8 * lane)
-
-
-@nb.njit(**INLINED)
-def oldest_of(header, lane):
-    """Number of the oldest step of `lane` that may be handed out."""
-    return load_i64(header[H_FIRST] + 8 * lane)
-
-
-@nb.njit(**INLINED)
 def first_start(starts, lane, number):
     """First step of `lane` at or after `number` that lies on its grid of starts."""
-    base, stride = starts[A_BASE, lane], starts[A_STRIDE, lane]
+    base, stride = starts[layout.A_BASE, lane], starts[layout.A_STRIDE, lane]
     return base + -((base - number) // stride) * stride
 
 
 @nb.njit(**HELPER)
 def starts_of(header, starts, floors, lane):
     """First start of `lane` that may be drawn, and how many there are."""
-    base, stride, length = starts[A_BASE, lane], starts[A_STRIDE, lane], starts[A_LENGTH, lane]
+    base, stride, length = starts[layout.A_BASE, lane], starts[layout.A_STRIDE, lane], starts[layout.A_LENGTH, lane]
     low = oldest_of(header, lane)
     last = head_of(header, lane) - length
     if len(floors) > 0:
@@ -60,14 +36,14 @@ def starts_of(header, starts, floors, lane):
 @nb.njit(**INLINED)
 def _size_of(header, starts, lane):
     """Steps of `lane` that are stored and not context."""
-    return head_of(header, lane) - max(oldest_of(header, lane), starts[A_CONTEXT, lane])
+    return head_of(header, lane) - max(oldest_of(header, lane), starts[layout.A_CONTEXT, lane])
 
 
 @nb.njit(nb.int64(_i64, _table), **KERNEL)
 def count_steps(header, starts):
     """Steps stored in all lanes together, context apart."""
     total = np.int64(0)
-    for lane in range(header[H_NUM_LANES]):
+    for lane in range(header[layout.H_NUM_LANES]):
         total += _size_of(header, starts, lane)
     return total
 
@@ -76,7 +52,7 @@ def count_steps(header, starts):
 def count_starts(header, starts, floors):
     """Starts that may be drawn in all lanes together."""
     total = np.int64(0)
-    for lane in range(header[H_NUM_LANES]):
+    for lane in range(header[layout.H_NUM_LANES]):
         total += starts_of(header, starts, floors, lane)[1]
     return total
 
@@ -92,7 +68,7 @@ def draw_uniform(header, starts, floors, uniforms, ids):
     floors : int64 [num_lanes] or [0]
         Oldest step of each lane that may be drawn, where that is narrower than what is stored.
     """
-    num_lanes = header[H_NUM_LANES]
+    num_lanes = header[layout.H_NUM_LANES]
     begins = np.empty(num_lanes, np.int64)
     ends = np.empty(num_lanes, np.int64)
     total = np.int64(0)
@@ -104,8 +80,8 @@ def draw_uniform(header, starts, floors, uniforms, ids):
         index = min(np.int64(uniforms[item] * total), total - 1)
         lane = np.searchsorted(ends, index, side="right") if num_lanes > 1 else 0
         before = ends[lane - 1] if lane > 0 else 0
-        number = begins[lane] + (index - before) * starts[A_STRIDE, lane]
-        ids[item] = (np.int64(lane) << ID_SHIFT) | number
+        number = begins[lane] + (index - before) * starts[layout.A_STRIDE, lane]
+        ids[item] = (np.int64(lane) << layout.ID_SHIFT) | number
 
 
 @nb.njit(nb.int64(_i64, _table, nb.float64, _i64), **KERNEL)
@@ -114,7 +90,7 @@ def recent_floors(header, starts, num_recent, floors):
 
     Writes the oldest step of each lane's share into `floors` and returns the steps in all shares.
     """
-    num_lanes = header[H_NUM_LANES]
+    num_lanes = header[layout.H_NUM_LANES]
     total = count_steps(header, starts)
     taken = np.int64(0)
     for lane in range(num_lanes):

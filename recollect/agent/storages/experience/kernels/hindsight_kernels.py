@@ -7,21 +7,16 @@ import numba as nb
 import numpy as np
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.kernels.pointers import copy_field, load_i32, load_i64, prefetch, store_i64
 from recollect.agent.storages.experience.kernels.ring_layout import (
-    H_FIRST,
-    H_HEAD,
-    H_NUM_LANES,
-    H_ROW_BYTES,
-    H_ROWS,
-    H_SLOTS,
     HELPER,
-    ID_MASK,
-    ID_SHIFT,
     INLINED,
     KERNEL,
-    R_TAIL,
     field_at,
+    head_of,
+    oldest_of,
+    row_after,
     row_at,
     store_number,
     tail_of,
@@ -29,42 +24,20 @@ from recollect.agent.storages.experience.kernels.ring_layout import (
 )
 
 # Strategies for the goal step.
-FUTURE = 0
-FINAL = 1
-EPISODE = 2
-RANDOM = 3
+FUTURE, FINAL, EPISODE, RANDOM = range(4)
 
 # Words of the field that holds achieved goals.
-G_BYTES = 0
-G_ROW = 1
-G_BLOCK = 2
-G_TAIL = 3
-G_GOALS = 4
-G_ACHIEVED = 5
-G_DESIRED = 6
-G_NUM_WORDS = 7
+G_BYTES, G_ROW, G_BLOCK, G_TAIL, G_GOALS, G_ACHIEVED, G_DESIRED, G_NUM_WORDS = range(8)
 
 # What is known of each window that gets a new goal.
-N_ROW = 0
-N_START = 1
-N_GOAL = 2
-N_BEGIN = 3
-N_USED = 4
-N_NUM_WORDS = 5
+N_ROW, N_START, N_GOAL, N_BEGIN, N_USED, N_NUM_WORDS = range(6)
 
 # What `patch` writes into a column.
-W_COPY = 0
-W_RETURN = 1
-W_DISCOUNT = 2
-W_TERMINATED = 3
-W_DONE = 4
+W_COPY, W_RETURN, W_DISCOUNT, W_TERMINATED, W_DONE = range(5)
 
 # Words of a lane's entry in the index of ends: the next entry to write, the oldest one that counts,
 # and the first step that was not looked at yet.
-X_NEXT = 0
-X_OLDEST = 1
-X_SEEN = 2
-X_NUM_WORDS = 3
+X_NEXT, X_OLDEST, X_SEEN, X_NUM_WORDS = range(4)
 
 
 class _LaneEnds(NamedTuple):
@@ -92,15 +65,15 @@ def index_ends(header, ends, cursors):
         Where each lane's ring begins and ends.
     """
     mask = ends.shape[1] - 1
-    for lane in range(header[H_NUM_LANES]):
-        head = load_i64(header[H_HEAD] + 8 * lane)
-        first = load_i64(header[H_FIRST] + 8 * lane)
+    for lane in range(header[layout.H_NUM_LANES]):
+        head = head_of(header, lane)
+        first = oldest_of(header, lane)
         cursor = cursors[lane]
         cursor[X_SEEN] = max(cursor[X_SEEN], first)
         while cursor[X_OLDEST] < cursor[X_NEXT] and ends[lane, cursor[X_OLDEST] & mask] < first:
             cursor[X_OLDEST] += 1
         while cursor[X_SEEN] < head:
-            if load_i32(row_at(header, lane, cursor[X_SEEN]) + R_TAIL) != 0:
+            if load_i32(row_at(header, lane, cursor[X_SEEN]) + layout.R_TAIL) != 0:
                 if cursor[X_NEXT] - cursor[X_OLDEST] == ends.shape[1]:
                     return 2 * ends.shape[1]
                 ends[lane, cursor[X_NEXT] & mask] = cursor[X_SEEN]
@@ -129,26 +102,16 @@ def _first_end_from(ends, number):
     oldest, newest = _entry(ends, low), _entry(ends, high - 1)
     if number > newest or number <= oldest:
         return high if number > newest else low
-    guess = low + (number - oldest) * (high - 1 - low) // (newest - oldest)
+    probe = low + (number - oldest) * (high - 1 - low) // (newest - oldest)
     reach = np.int64(1)
-    if _entry(ends, guess) < number:
-        low = guess + 1
-        while low + reach < high and _entry(ends, low + reach) < number:
-            low += reach + 1
-            reach *= 2
-        high = min(high, low + reach)
-    else:
-        high = guess
-        while high - reach > low and _entry(ends, high - reach) >= number:
-            high -= reach
-            reach *= 2
-        low = max(low, high - reach)
     while low < high:
-        middle = (low + high) // 2
-        if _entry(ends, middle) < number:
-            low = middle + 1
+        if _entry(ends, probe) < number:
+            low = probe + 1
+            probe = min(low + reach, (low + high) // 2)
         else:
-            high = middle
+            high = probe
+            probe = max(high - reach, (low + high) // 2)
+        reach *= 2
     return low
 
 
@@ -156,20 +119,20 @@ def _first_end_from(ends, number):
 def _segment(header, ends, lane, number):
     """First and last step of the stream that step `number` belongs to."""
     entry = _first_end_from(ends, number)
-    begin = load_i64(header[H_FIRST] + 8 * lane)
+    begin = oldest_of(header, lane)
     if entry > ends.oldest:
         begin = max(begin, _entry(ends, entry - 1) + 1)
     if entry < ends.following:
         return begin, _entry(ends, entry)
-    return begin, load_i64(header[H_HEAD] + 8 * lane) - 1
+    return begin, head_of(header, lane) - 1
 
 
 @nb.njit(**INLINED)
 def _ask_for(header, field, step):
     """Address of a step's row; it and the goal in the row after it are read a moment later, so ask for them now."""
-    row = row_at(header, step >> ID_SHIFT, step & ID_MASK)
+    row = row_at(header, step >> layout.ID_SHIFT, step & layout.ID_MASK)
     prefetch(row)
-    prefetch(row + header[H_ROW_BYTES] + max(field[G_ROW], 0))
+    prefetch(row + header[layout.H_ROW_BYTES] + max(field[G_ROW], 0))
     return row
 
 
@@ -187,21 +150,13 @@ def _choose_rows(ids, length, uniforms, rows, starts):
             starts[item * length + step] = ids[sequence * length + step]
 
 
-@nb.njit(**INLINED)
-def _row_after(header, row, lane):
-    """Address of the row after `row` in the ring of `lane`."""
-    lane_bytes = header[H_SLOTS] * header[H_ROW_BYTES]
-    row += header[H_ROW_BYTES]
-    return row - lane_bytes if row == header[H_ROWS] + (lane + 1) * lane_bytes else row
-
-
 @nb.njit(**HELPER)
 def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, goals, begins):
     """Choose the goal step of each row; one for each stream that a sequence of `length` rows touches."""
     for row in range(len(ids)):
-        lane, number = ids[row] >> ID_SHIFT, ids[row] & ID_MASK
+        lane, number = ids[row] >> layout.ID_SHIFT, ids[row] & layout.ID_MASK
         if length > 1 and row % length != 0:
-            same_stream = load_i32(row_at(header, lane, ids[row - 1] & ID_MASK) + R_TAIL) == 0
+            same_stream = load_i32(row_at(header, lane, ids[row - 1] & layout.ID_MASK) + layout.R_TAIL) == 0
             if same_stream or ids[row] == ids[row - 1]:
                 goals[row], begins[row] = goals[row - 1], begins[row - 1]
                 continue
@@ -212,7 +167,7 @@ def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, go
             cursors[lane, X_NEXT],
         )
         begin, end = _segment(header, lane_ends, lane, number)
-        begins[row] = (lane << ID_SHIFT) | begin
+        begins[row] = (lane << layout.ID_SHIFT) | begin
         if strategy == RANDOM:
             goals[row] = anywhere[row]
             continue
@@ -220,7 +175,7 @@ def _choose(header, ends, cursors, strategy, length, ids, uniforms, anywhere, go
         goal = end
         if strategy != FINAL:
             goal = min(end, oldest + np.int64(uniforms[row] * (end - oldest + 1)))
-        goals[row] = (lane << ID_SHIFT) | goal
+        goals[row] = (lane << layout.ID_SHIFT) | goal
 
 
 @nb.njit(**INLINED)
@@ -229,14 +184,14 @@ def _next_field(header, field, row, lane):
     tail = tail_of(header, row)
     if tail != 0:
         return tail + field[G_TAIL]
-    return field_at(header, _row_after(header, row, lane), field[G_ROW], field[G_BLOCK], field[G_BYTES])
+    return field_at(header, row_after(header, row, lane), field[G_ROW], field[G_BLOCK], field[G_BYTES])
 
 
 @nb.njit(**INLINED)
 def _read_window(header, field, limit, step, row, goal, steps_at, total):
     """List the steps of a window and what they achieved, behind `total` others; returns how many there are."""
-    lane, number = step >> ID_SHIFT, step & ID_MASK
-    most = min(limit, load_i64(header[H_HEAD] + 8 * lane) - number)
+    lane, number = step >> layout.ID_SHIFT, step & layout.ID_MASK
+    most = min(limit, head_of(header, lane) - number)
     num_bytes = field[G_BYTES]
     for count in range(most):
         store_i64(steps_at + 8 * total, step + count)
@@ -244,9 +199,9 @@ def _read_window(header, field, limit, step, row, goal, steps_at, total):
             copy_field(field[G_ACHIEVED] + total * num_bytes, _next_field(header, field, row, lane), num_bytes)
             copy_field(field[G_DESIRED] + total * num_bytes, goal, num_bytes)
         total += 1
-        if load_i32(row + R_TAIL) != 0:
+        if load_i32(row + layout.R_TAIL) != 0:
             return count + 1
-        row = _row_after(header, row, lane)
+        row = row_after(header, row, lane)
     return most
 
 
@@ -296,7 +251,7 @@ def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uni
     for row in range(num_rows):
         goal = place[G_GOALS] + row * place[G_BYTES]
         if place[G_BYTES] > 0:
-            copy_field(goal, _next_field(ring, place, rows[1, row], goals[row] >> ID_SHIFT), place[G_BYTES])
+            copy_field(goal, _next_field(ring, place, rows[1, row], goals[row] >> layout.ID_SHIFT), place[G_BYTES])
         used[row] = _read_window(ring, place, most_steps, starts[row], rows[0, row], goal, steps.ctypes.data, total)
         total += used[row]
     return total

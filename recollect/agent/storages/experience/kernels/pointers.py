@@ -69,42 +69,25 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) ->
     return types.void(types.int64, types.int64, types.int64), generate
 
 
-def _mover(num_bytes: int) -> Any:
-    @intrinsic
-    def move(typing_context: Any, target: Any, source: Any) -> tuple[Any, Callable[..., Any]]:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer_type = ir.VectorType(ir.IntType(8), num_bytes).as_pointer()
-            value = builder.load(builder.inttoptr(args[1], pointer_type), align=1)
-            builder.store(value, builder.inttoptr(args[0], pointer_type), align=1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), generate
-
-    return move
-
-
-_move_4, _move_8, _move_16, _move_32 = _mover(4), _mover(8), _mover(16), _mover(32)
-
-
 @nb.njit(nogil=True, cache=True, forceinline=True)
 def copy_field(target: int, source: int, num_bytes: int) -> None:
-    """As `copy_bytes`, for a few numbers: without its call, and with moves that overlap at the end."""
+    """As `copy_bytes`, for a few numbers: by moves of fixed sizes, which need no call and overlap at the end."""
     if num_bytes > 256:
         copy_bytes(target, source, num_bytes)
     elif num_bytes >= 32:
         last = num_bytes - 32
         for offset in range(0, last, 32):
-            _move_32(target + offset, source + offset)
-        _move_32(target + last, source + last)
+            copy_bytes(target + offset, source + offset, 32)
+        copy_bytes(target + last, source + last, 32)
     elif num_bytes >= 16:
-        _move_16(target, source)
-        _move_16(target + num_bytes - 16, source + num_bytes - 16)
+        copy_bytes(target, source, 16)
+        copy_bytes(target + num_bytes - 16, source + num_bytes - 16, 16)
     elif num_bytes >= 8:
-        _move_8(target, source)
-        _move_8(target + num_bytes - 8, source + num_bytes - 8)
+        copy_bytes(target, source, 8)
+        copy_bytes(target + num_bytes - 8, source + num_bytes - 8, 8)
     elif num_bytes >= 4:
-        _move_4(target, source)
-        _move_4(target + num_bytes - 4, source + num_bytes - 4)
+        copy_bytes(target, source, 4)
+        copy_bytes(target + num_bytes - 4, source + num_bytes - 4, 4)
     else:
         copy_bytes(target, source, num_bytes)
 

@@ -8,23 +8,11 @@ import math
 import numba as nb
 import numpy as np
 
-from recollect.agent.storages.experience.kernels.draw_kernels import first_start, head_of, oldest_of, starts_of
+from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.kernels.draw_kernels import first_start, starts_of
 from recollect.agent.storages.experience.kernels.pointers import load_f32, load_i64, prefetch
 from recollect.agent.storages.experience.kernels.power_kernels import raise_all
-from recollect.agent.storages.experience.kernels.ring_layout import (
-    A_BASE,
-    A_LENGTH,
-    A_STRIDE,
-    H_NUM_LANES,
-    H_ROW_BYTES,
-    H_ROWS,
-    H_SLOTS,
-    HELPER,
-    ID_MASK,
-    ID_SHIFT,
-    INLINED,
-    KERNEL,
-)
+from recollect.agent.storages.experience.kernels.ring_layout import HELPER, INLINED, KERNEL, head_of, oldest_of
 from recollect.agent.storages.experience.kernels.tree_kernels import SHIFT, decompose, pick_child, refresh
 
 # What a draw answers when all priorities are 0, and an update when an error is negative or not finite.
@@ -52,9 +40,9 @@ def prioritise(errors, epsilon, alpha):
 @nb.njit(**HELPER)
 def _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touched):
     """Take the priority of starts that were drawable and are no longer stored."""
-    stride, slots = starts[A_STRIDE, lane], header[H_SLOTS]
+    stride, slots = starts[layout.A_STRIDE, lane], header[layout.H_SLOTS]
     number = first_start(starts, lane, seen[0, lane])
-    while number < min(first, seen[1, lane] - starts[A_LENGTH, lane] + 1):
+    while number < min(first, seen[1, lane] - starts[layout.A_LENGTH, lane] + 1):
         slot = lane * slots + number % slots
         sums[slot] = 0.0
         touched[num_touched] = slot
@@ -75,18 +63,18 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
         The tree, or empty where all priorities are equal.
     """
     num_steps = 0
-    for lane in range(header[H_NUM_LANES]):
+    for lane in range(header[layout.H_NUM_LANES]):
         num_steps += oldest_of(header, lane) - seen[0, lane] + head_of(header, lane) - seen[1, lane] + 2
-    if num_steps == 2 * header[H_NUM_LANES]:
+    if num_steps == 2 * header[layout.H_NUM_LANES]:
         return
     touched = np.empty(num_steps, np.int64)
     num_touched = np.int64(0)
-    slots = header[H_SLOTS]
+    slots = header[layout.H_SLOTS]
     has_tree = len(sums) > 0
     default_priority = np.full(1, np.float64(default_error))
     prioritise(default_priority, epsilon, alpha)
-    for lane in range(header[H_NUM_LANES]):
-        first, head, length = oldest_of(header, lane), head_of(header, lane), starts[A_LENGTH, lane]
+    for lane in range(header[layout.H_NUM_LANES]):
+        first, head, length = oldest_of(header, lane), head_of(header, lane), starts[layout.A_LENGTH, lane]
         if has_tree:
             num_touched = _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touched)
         number = first_start(starts, lane, max(first, seen[1, lane] - length + 1))
@@ -97,7 +85,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
                 sums[slot] = default_priority[0]
                 touched[num_touched] = slot
                 num_touched += 1
-            number += starts[A_STRIDE, lane]
+            number += starts[layout.A_STRIDE, lane]
         seen[0, lane], seen[1, lane] = first, head
     if has_tree:
         refresh(sums, mins, offsets, touched, num_touched)
@@ -106,7 +94,7 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
 @nb.njit(**HELPER)
 def _finish(header, sums, smallest, beta, shares, ids, weights):
     """Turn drawn slots into ids, and their priorities into weights; `shares` [batch] is working space."""
-    slots = header[H_SLOTS]
+    slots = header[layout.H_SLOTS]
     lane, lane_begin, newest, newest_offset = np.int64(-1), np.int64(0), np.int64(0), np.int64(0)
     for item in range(len(ids)):
         slot = ids[item]
@@ -118,7 +106,7 @@ def _finish(header, sums, smallest, beta, shares, ids, weights):
             newest = head_of(header, lane) - 1
             newest_offset = newest % slots
         age = newest_offset - (slot - lane_begin)
-        ids[item] = (lane << ID_SHIFT) | (newest - (age if age >= 0 else age + slots))
+        ids[item] = (lane << layout.ID_SHIFT) | (newest - (age if age >= 0 else age + slots))
     raise_all(shares, beta)
     for item in range(len(ids)):
         weights[item] = np.float32(shares[item])
@@ -150,12 +138,31 @@ def _spread(sums, first, size, total, uniforms, ids):
     return size
 
 
+@nb.njit(**HELPER)
+def _descend(header, sums, offsets, heights, ids, uniforms):
+    """Walk down from nodes `ids` of the levels `heights` to leaves; `uniforms` is what is left to go in each [batch].
+
+    The batch goes level by level, so that its cache misses overlap.
+    """
+    for level in range(heights.max() - 1, -1, -1):
+        nodes_at = sums.ctypes.data + 8 * offsets[level]
+        for item in range(len(ids)):
+            if heights[item] > level:
+                child, left = pick_child(nodes_at + (ids[item] << (SHIFT + 3)), uniforms[item])
+                ids[item] = (ids[item] << SHIFT) + child
+                uniforms[item] = left
+                if level > 0:
+                    prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
+                else:
+                    _ask_for_row(header[layout.H_ROWS] + ids[item] * header[layout.H_ROW_BYTES])
+
+
 @nb.njit(nb.int64(_i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
 def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     """Draw one start for each of `batch` equal strata of all priorities; returns the nodes visited.
 
     Strata ascend, so the lowest level that has no more nodes than the batch rows is read from left
-    to right. From there the batch walks down level by level, so that its cache misses overlap.
+    to right. From there the batch walks down.
 
     Parameters
     ----------
@@ -172,16 +179,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     while widest > 0 and offsets[widest] - offsets[widest - 1] <= batch:
         widest -= 1
     visited = _spread(sums, offsets[widest], offsets[widest + 1] - offsets[widest], total, uniforms, ids)
-    for level in range(widest - 1, -1, -1):
-        nodes_at = sums.ctypes.data + 8 * offsets[level]
-        for item in range(batch):
-            child, left = pick_child(nodes_at + (ids[item] << (SHIFT + 3)), uniforms[item])
-            ids[item] = (ids[item] << SHIFT) + child
-            uniforms[item] = left
-            if level > 0:
-                prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
-            else:
-                _ask_for_row(header[H_ROWS] + ids[item] * header[H_ROW_BYTES])
+    _descend(header, sums, offsets, np.full(batch, widest), ids, uniforms)
     _finish(header, sums, mins[offsets[top] - offsets[1]], beta, uniforms, ids, weights)
     return visited + batch * widest
 
@@ -189,8 +187,8 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
 @nb.njit(**HELPER)
 def _recent_ranges(header, starts, floors, ranges):
     """Ranges of slots `[2 * num_lanes, 2]` that hold the starts of each lane from its floor on."""
-    slots = header[H_SLOTS]
-    for lane in range(header[H_NUM_LANES]):
+    slots = header[layout.H_SLOTS]
+    for lane in range(header[layout.H_NUM_LANES]):
         begin, count = starts_of(header, starts, floors, lane)
         offset = lane * slots
         ranges[2 * lane : 2 * lane + 2, :] = offset
@@ -209,7 +207,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
 
     `cover` [2, entries] and `ends` [entries] are working space for the nodes that cover these starts.
     """
-    num_ranges, batch = 2 * header[H_NUM_LANES], len(ids)
+    num_ranges, batch = 2 * header[layout.H_NUM_LANES], len(ids)
     ranges = np.empty((num_ranges, 2), np.int64)
     _recent_ranges(header, starts, floors, ranges)
     levels, nodes = cover[0], cover[1]
@@ -233,17 +231,7 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
         uniforms[item] = target - (ends[current] - value)
         ids[item], heights[item] = nodes[current], levels[current]
         visited += levels[current]
-    for level in range(len(offsets) - 3, -1, -1):
-        nodes_at = sums.ctypes.data + 8 * offsets[level]
-        for item in range(batch):
-            if heights[item] > level:
-                child, left = pick_child(nodes_at + (ids[item] << (SHIFT + 3)), uniforms[item])
-                ids[item] = (ids[item] << SHIFT) + child
-                uniforms[item] = left
-                if level > 0:
-                    prefetch(sums.ctypes.data + 8 * (offsets[level - 1] + (ids[item] << SHIFT)))
-                else:
-                    _ask_for_row(header[H_ROWS] + ids[item] * header[H_ROW_BYTES])
+    _descend(header, sums, offsets, heights, ids, uniforms)
     _finish(header, sums, smallest, beta, uniforms, ids, weights)
     return visited
 
@@ -287,13 +275,16 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
     # Not a function of its own: arrays that a loop hands to one that branches cost two atomic operations each.
     for item in range(num_rows):
         start = load_i64(ids_at + 8 * item)
-        lane, number = start >> ID_SHIFT, start & ID_MASK
-        if start < 0 or lane >= header[H_NUM_LANES] or number < oldest_of(header, lane):
+        lane, number = start >> layout.ID_SHIFT, start & layout.ID_MASK
+        if start < 0 or lane >= header[layout.H_NUM_LANES] or number < oldest_of(header, lane):
             continue
-        if number + starts[A_LENGTH, lane] > head_of(header, lane):
+        if number + starts[layout.A_LENGTH, lane] > head_of(header, lane):
             continue
-        if starts[A_STRIDE, lane] == 1 or (number - starts[A_BASE, lane]) % starts[A_STRIDE, lane] == 0:
-            slot = lane * header[H_SLOTS] + number % header[H_SLOTS]
+        if (
+            starts[layout.A_STRIDE, lane] == 1
+            or (number - starts[layout.A_BASE, lane]) % starts[layout.A_STRIDE, lane] == 0
+        ):
+            slot = lane * header[layout.H_SLOTS] + number % header[layout.H_SLOTS]
             _ask_for(sums, mins, offsets, errors, slot)
             slots[count], new_errors[count] = slot, new_errors[item]
             count += 1

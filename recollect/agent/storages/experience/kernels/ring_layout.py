@@ -80,27 +80,17 @@ S_BLOCK = 3
 S_CHECK = 4  # dtype code of a reward, which must be finite, or 0
 S_NUM_WORDS = 5
 
+# Words of a table of stacked fields.
+Z_BLOCK, Z_BYTES, Z_DEPTH, Z_WHOLE, Z_NUM_WORDS = range(5)
+
 # Dtype codes of flags and rewards.
-D_NONE = 0
-D_F32 = 1
-D_F64 = 2
-D_U8 = 3
-D_I32 = 4
-D_I64 = 5
+D_NONE, D_F32, D_F64, D_U8, D_I32, D_I64 = range(6)
 
 # Rows of the table of flags [4, 2]: position of the address in the sources, dtype code (0 if absent).
-F_DONE = 0
-F_ENDED = 1
-F_TERMINATED = 2
-F_CUT = 3
+F_DONE, F_ENDED, F_TERMINATED, F_CUT = range(4)
 
 # Results of a check.
-OK = 0
-BAD_REWARD = 1
-BAD_FLAG = 2
-TERMINATED_WITHOUT_DONE = 3
-BAD_REFERENCE = 4
-BAD_STACK = 5
+OK, BAD_REWARD, BAD_FLAG, TERMINATED_WITHOUT_DONE, BAD_REFERENCE, BAD_STACK = range(6)
 
 # Kinds of output columns, and the words of their table.
 K_FIRST = 0
@@ -113,15 +103,7 @@ K_FLAG_LAST = 6
 K_REWARD = 7
 K_DISCOUNT = 8
 K_NUM_STEPS = 9
-O_KIND = 0
-O_BYTES = 1
-O_ROW = 2
-O_BLOCK = 3
-O_TAIL = 4
-O_DEPTH = 5
-O_WHOLE = 6
-O_CODE = 7
-O_NUM_WORDS = 8
+O_KIND, O_BYTES, O_ROW, O_BLOCK, O_TAIL, O_DEPTH, O_WHOLE, O_CODE, O_NUM_WORDS = range(9)
 
 # Rows of the table that says which steps of a lane a batch's rows may start at [A_NUM_WORDS, num_lanes].
 A_BASE = 0  # where the grid of starts begins
@@ -131,12 +113,7 @@ A_CONTEXT = 3  # steps before this one are context and do not count
 A_NUM_WORDS = 4
 
 # What is known of each row of a batch: addresses of its window's rows, and the steps used.
-P_FIRST = 0
-P_LAST = 1
-P_NEXT = 2
-P_TAIL = 3
-P_USED = 4
-P_NUM_WORDS = 5
+P_FIRST, P_LAST, P_NEXT, P_TAIL, P_USED, P_NUM_WORDS = range(6)
 
 ID_SHIFT = 40
 ID_MASK = (1 << ID_SHIFT) - 1
@@ -160,9 +137,35 @@ def words_of(header):
 
 
 @nb.njit(**INLINED)
+def head_of(header, lane):
+    """Number of the step of `lane` to come."""
+    return load_i64(header[H_HEAD] + 8 * lane)
+
+
+@nb.njit(**INLINED)
+def oldest_of(header, lane):
+    """Number of the oldest step of `lane` that may be handed out."""
+    return load_i64(header[H_FIRST] + 8 * lane)
+
+
+@nb.njit(**INLINED)
+def low_of(header, lane):
+    """Number of the oldest step of `lane` still in memory."""
+    return load_i64(header[H_LOW] + 8 * lane)
+
+
+@nb.njit(**INLINED)
 def row_at(header, lane, number):
     slots = header[H_SLOTS]
     return header[H_ROWS] + (lane * slots + number % slots) * header[H_ROW_BYTES]
+
+
+@nb.njit(**INLINED)
+def row_after(header, row, lane):
+    """Address of the row after `row` in the ring of `lane`."""
+    lane_bytes = header[H_SLOTS] * header[H_ROW_BYTES]
+    row += header[H_ROW_BYTES]
+    return row - lane_bytes if row == header[H_ROWS] + (lane + 1) * lane_bytes else row
 
 
 @nb.njit(**INLINED)
@@ -182,10 +185,16 @@ def tail_of(header, row):
     return header[H_TAILS] + (reference - 1) * header[H_TAIL_BYTES]
 
 
+@nb.njit(**INLINED)
+def age_of(row):
+    """Earlier slots that the stack of the step at `row` reaches back to."""
+    return np.int64(load_u8(row + R_AGE))
+
+
 @nb.njit(**HELPER)
 def frame_at(header, lane, number, back, block, frame_bytes, depth, whole_offset):
     """Address of the frame `back` steps before the newest one in the stack of step `number`."""
-    age = np.int64(load_u8(row_at(header, lane, number) + R_AGE))
+    age = age_of(row_at(header, lane, number))
     slots = header[H_SLOTS]
     if back <= age:
         return block + (lane * slots + (number - back) % slots) * frame_bytes

@@ -9,49 +9,18 @@ import math
 import numba as nb
 import numpy as np
 
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.kernels.append_kernels import cut_before_pending
-from recollect.agent.storages.experience.kernels.pointers import (
-    copy_bytes,
-    load_i32,
-    load_i64,
-    load_u8,
-    store_i32,
-    store_i64,
-    store_u8,
-)
-from recollect.agent.storages.experience.kernels.release_kernels import evict_until
+from recollect.agent.storages.experience.kernels.pointers import copy_bytes, load_i32, load_u8, store_i32, store_u8
+from recollect.agent.storages.experience.kernels.release_kernels import advance, evict_until
 from recollect.agent.storages.experience.kernels.ring_layout import (
-    BAD_FLAG,
-    BAD_REFERENCE,
-    BAD_REWARD,
-    BAD_STACK,
-    H_CAPACITY,
-    H_DEPTH,
-    H_FIRST,
-    H_HEAD,
-    H_LOW,
-    H_NUM_ENDS,
-    H_ROW_BYTES,
-    H_ROWS,
-    H_SLOTS,
-    H_TAIL_FREE,
-    H_TAILS,
-    H_WHOLE_BYTES,
-    H_WHOLE_FREE,
-    H_WHOLES,
     HELPER,
     KERNEL,
-    OK,
-    R_AGE,
-    R_DONE,
-    R_ENDED,
-    R_TAIL,
-    R_TERMINATED,
-    R_WHOLE,
-    T_WHOLE,
-    TERMINATED_WITHOUT_DONE,
+    age_of,
     frame_at,
+    head_of,
     load_number,
+    low_of,
     row_at,
     tail_of,
     take_record,
@@ -61,19 +30,12 @@ from recollect.agent.storages.experience.kernels.ring_layout import (
 X_FROM_LANE = 0
 X_FROM = 1  # number of the first step
 X_LOW = 2  # oldest step that stacks may reach back to
-X_TO_LANE = 3
-X_NUM_STEPS = 4
+X_NUM_STEPS = 3
+X_TO_LANE = 4
 X_NUM_KNOWN = 5  # steps at the beginning that are there already
 X_FOLLOWS = 6  # whether the lane's newest step is the one before the first new one
 X_BREAKS = 7  # whether the stream breaks before the first step
 X_NUM_WORDS = 8
-
-# Words of a table of stacked fields.
-Z_BLOCK = 0
-Z_BYTES = 1
-Z_DEPTH = 2
-Z_WHOLE = 3
-Z_NUM_WORDS = 4
 
 # Marks of a packed row: its flags, and whether it refers to records, which are numbered in the order of rows.
 M_DONE = 1
@@ -82,6 +44,9 @@ M_TERMINATED = 4
 M_TAIL = 8
 M_WHOLE = 16
 M_TOP = 32
+
+_i64 = nb.int64[::1]
+_table = nb.int64[:, ::1]
 
 
 @nb.njit(**HELPER)
@@ -99,18 +64,18 @@ def _copy_record(old, new, reference, records_word, free_word):
 @nb.njit(**HELPER)
 def is_cut(header, lane, number):
     """Whether the stream breaks or ends after a step."""
-    return load_i32(row_at(header, lane, number) + R_TAIL) != 0
+    return load_i32(row_at(header, lane, number) + layout.R_TAIL) != 0
 
 
 @nb.njit(**HELPER)
 def _build_whole(old, lane, number, new, blocks, stacks):
     """Keep the stacks of a step as they are; return the reference to them."""
-    record = take_record(new, H_WHOLE_FREE)
-    address = new[H_WHOLES] + record * new[H_WHOLE_BYTES]
+    record = take_record(new, layout.H_WHOLE_FREE)
+    address = new[layout.H_WHOLES] + record * new[layout.H_WHOLE_BYTES]
     for index in range(stacks.shape[0]):
-        block, depth = blocks[stacks[index, Z_BLOCK], 0], stacks[index, Z_DEPTH]
-        offset = stacks[index, Z_WHOLE]
-        frame_bytes = stacks[index, Z_BYTES] // depth
+        block, depth = blocks[stacks[index, layout.Z_BLOCK], 0], stacks[index, layout.Z_DEPTH]
+        offset = stacks[index, layout.Z_WHOLE]
+        frame_bytes = stacks[index, layout.Z_BYTES] // depth
         for back in range(depth):
             frame = frame_at(old, lane, number, back, block, frame_bytes, depth, offset)
             copy_bytes(address + offset + (depth - 1 - back) * frame_bytes, frame, frame_bytes)
@@ -120,13 +85,13 @@ def _build_whole(old, lane, number, new, blocks, stacks):
 @nb.njit(**HELPER)
 def _copy_slots(old, lane, number, new, new_lane, new_number, num_rows, blocks):
     """Copy the bytes of consecutive slots, as many at once as lie side by side in both rings."""
-    old_slots, new_slots, row_bytes = old[H_SLOTS], new[H_SLOTS], old[H_ROW_BYTES]
+    old_slots, new_slots, row_bytes = old[layout.H_SLOTS], new[layout.H_SLOTS], old[layout.H_ROW_BYTES]
     done = np.int64(0)
     while done < num_rows:
         position, new_position = (number + done) % old_slots, (new_number + done) % new_slots
         count = min(num_rows - done, old_slots - position, new_slots - new_position)
         origin, target = lane * old_slots + position, new_lane * new_slots + new_position
-        copy_bytes(new[H_ROWS] + target * row_bytes, old[H_ROWS] + origin * row_bytes, count * row_bytes)
+        copy_bytes(new[layout.H_ROWS] + target * row_bytes, old[layout.H_ROWS] + origin * row_bytes, count * row_bytes)
         for block in range(blocks.shape[0]):
             num_bytes = blocks[block, 2]
             copy_bytes(blocks[block, 1] + target * num_bytes, blocks[block, 0] + origin * num_bytes, count * num_bytes)
@@ -136,33 +101,33 @@ def _copy_slots(old, lane, number, new, new_lane, new_number, num_rows, blocks):
 @nb.njit(**HELPER)
 def _copy_whole(old, new, record):
     """Let a row or tail that was copied refer to a copy of its whole stack; both have the reference at `record`."""
-    store_i32(record, _copy_record(old, new, load_i32(record), H_WHOLES, H_WHOLE_FREE))
+    store_i32(record, _copy_record(old, new, load_i32(record), layout.H_WHOLES, layout.H_WHOLE_FREE))
 
 
 @nb.njit(**HELPER)
 def _copy_tail(old, new, row):
     """Let a row that was copied refer to a copy of its tail."""
-    reference = _copy_record(old, new, load_i32(row + R_TAIL), H_TAILS, H_TAIL_FREE)
-    store_i32(row + R_TAIL, reference)
-    if reference != 0 and new[H_DEPTH] > 1:
-        _copy_whole(old, new, tail_of(new, row) + T_WHOLE)
+    reference = _copy_record(old, new, load_i32(row + layout.R_TAIL), layout.H_TAILS, layout.H_TAIL_FREE)
+    store_i32(row + layout.R_TAIL, reference)
+    if reference != 0 and new[layout.H_DEPTH] > 1:
+        _copy_whole(old, new, tail_of(new, row) + layout.T_WHOLE)
 
 
 @nb.njit(**HELPER)
 def _close(row):
     """Make a row that was copied what a step led to, and no more."""
-    store_i32(row + R_TAIL, np.int32(0))
-    for flag in (R_DONE, R_ENDED, R_TERMINATED):
+    store_i32(row + layout.R_TAIL, np.int32(0))
+    for flag in (layout.R_DONE, layout.R_ENDED, layout.R_TERMINATED):
         store_u8(row + flag, np.uint8(0))
 
 
 @nb.njit(**HELPER)
 def _limit_ages(new, lane, number, num_rows, age):
     """Let the stacks of rows that reach back to the first one, or beyond, follow on its age."""
-    for index in range(1, min(num_rows, new[H_DEPTH])):
+    for index in range(1, min(num_rows, new[layout.H_DEPTH])):
         row = row_at(new, lane, number + index)
-        if np.int64(load_u8(row + R_AGE)) >= index:
-            store_u8(row + R_AGE, np.uint8(min(age + index, new[H_DEPTH] - 1)))
+        if age_of(row) >= index:
+            store_u8(row + layout.R_AGE, np.uint8(min(age + index, new[layout.H_DEPTH] - 1)))
 
 
 @nb.njit(**HELPER)
@@ -173,29 +138,29 @@ def _copy_steps(old, lane, number, low, new, new_lane, new_number, num_steps, bl
     Elsewhere a first stack that reaches back is kept whole; if its frames are gone, nobody asks for it any more.
     """
     first = row_at(new, new_lane, new_number)
-    is_stacked = new[H_DEPTH] > 1
+    is_stacked = new[layout.H_DEPTH] > 1
     age, whole = np.int64(0), np.int32(0)
     if is_stacked and goes_on:
-        age, whole = np.int64(load_u8(first + R_AGE)), load_i32(first + R_WHOLE)
+        age, whole = age_of(first), load_i32(first + layout.R_WHOLE)
     num_rows = num_steps if is_cut(old, lane, number + num_steps - 1) else num_steps + 1
     _copy_slots(old, lane, number, new, new_lane, new_number, num_rows, blocks)
     if is_stacked and not goes_on:
-        reach = np.int64(load_u8(first + R_AGE))
+        reach = age_of(first)
         if reach == 0:
-            whole = _copy_record(old, new, load_i32(first + R_WHOLE), H_WHOLES, H_WHOLE_FREE)
+            whole = _copy_record(old, new, load_i32(first + layout.R_WHOLE), layout.H_WHOLES, layout.H_WHOLE_FREE)
         elif number - reach >= low:
             whole = _build_whole(old, lane, number, new, blocks, stacks)
     for index in range(num_rows):
         row = row_at(new, new_lane, new_number + index)
         if is_stacked and index > 0:
-            _copy_whole(old, new, row + R_WHOLE)
+            _copy_whole(old, new, row + layout.R_WHOLE)
         if index < num_steps:
             _copy_tail(old, new, row)
         else:
             _close(row)
     if is_stacked:
-        store_u8(first + R_AGE, np.uint8(age))
-        store_i32(first + R_WHOLE, whole)
+        store_u8(first + layout.R_AGE, np.uint8(age))
+        store_i32(first + layout.R_WHOLE, whole)
         _limit_ages(new, new_lane, new_number, num_rows, age)
 
 
@@ -203,7 +168,7 @@ def _copy_steps(old, lane, number, low, new, new_lane, new_number, num_steps, bl
 def _append_span(old, new, carried, blocks, stacks, span):
     lane, number, new_lane = span[X_FROM_LANE], span[X_FROM], span[X_TO_LANE]
     num_known, num_new = span[X_NUM_KNOWN], span[X_NUM_STEPS] - span[X_NUM_KNOWN]
-    head, low = load_i64(new[H_HEAD] + 8 * new_lane), load_i64(new[H_LOW] + 8 * new_lane)
+    head, low = head_of(new, new_lane), low_of(new, new_lane)
     goes_on = head > low and not is_cut(new, new_lane, head - 1)
     breaks = is_cut(old, lane, number + num_known - 1) if num_known > 0 else span[X_BREAKS] != 0
     if goes_on and (breaks or span[X_FOLLOWS] == 0):
@@ -213,22 +178,17 @@ def _append_span(old, new, carried, blocks, stacks, span):
         return
     begin, new_head = number + num_known, head + num_new
     for step in range(begin, begin + num_new):
-        new[H_NUM_ENDS] += load_u8(row_at(old, lane, step) + R_ENDED)
-    evict_until(new, new_lane, new_head + 1 - new[H_SLOTS])
+        new[layout.H_NUM_ENDS] += load_u8(row_at(old, lane, step) + layout.R_ENDED)
+    evict_until(new, new_lane, new_head + 1 - new[layout.H_SLOTS])
     # Of more steps than fit, only the newest are copied.
-    surplus = max(np.int64(0), num_new + 1 - new[H_SLOTS])
+    surplus = max(np.int64(0), num_new + 1 - new[layout.H_SLOTS])
     goes_on = goes_on and surplus == 0
     begin, head, num_new, low = begin + surplus, head + surplus, num_new - surplus, span[X_LOW]
     _copy_steps(old, lane, begin, low, new, new_lane, head, num_new, blocks, stacks, goes_on)
-    store_i64(new[H_HEAD] + 8 * new_lane, new_head)
-    first_address = new[H_FIRST] + 8 * new_lane
-    store_i64(first_address, max(load_i64(first_address), new_head - new[H_CAPACITY]))
+    advance(new, new_lane, new_head)
 
 
-@nb.njit(
-    nb.void(nb.int64[::1], nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1]),
-    **KERNEL,
-)
+@nb.njit(nb.void(_i64, _i64, _table, _table, _table, _table), **KERNEL)
 def append_steps(old, new, carried, blocks, stacks, spans):
     """Append steps of one ring or piece to lanes of another ring.
 
@@ -249,43 +209,7 @@ def append_steps(old, new, carried, blocks, stacks, spans):
         _append_span(old, new, carried, blocks, stacks, spans[index])
 
 
-@nb.njit(
-    nb.void(
-        nb.int64[::1],
-        nb.int64[::1],
-        nb.int64[:, ::1],
-        nb.int64[:, ::1],
-        nb.int64[:, ::1],
-        nb.int64,
-        nb.int64[:, ::1],
-        nb.int64[::1],
-        nb.boolean[::1],
-    ),
-    **KERNEL,
-)
-def append_piece(piece, ring, carried, blocks, stacks, first_lane, lanes, num_known, follows):
-    """Append a piece to neighbouring lanes of a ring; see `append_steps`.
-
-    Parameters
-    ----------
-    lanes : int64 [3, num_lanes]
-        Numbers of the first steps, of which nothing depends here, numbers of steps, and whether streams break before.
-    num_known : int64 [num_lanes]
-        Steps that are there already.
-    follows : bool [num_lanes]
-        Whether the first step after these follows on a lane's newest one.
-    """
-    span = np.zeros(X_NUM_WORDS, np.int64)
-    for index in range(lanes.shape[1]):
-        span[X_TO_LANE] = first_lane + index
-        span[X_LOW] = span[X_FROM]
-        span[X_NUM_STEPS], span[X_BREAKS] = lanes[1, index], lanes[2, index]
-        span[X_NUM_KNOWN], span[X_FOLLOWS] = num_known[index], follows[index]
-        _append_span(piece, ring, carried, blocks, stacks, span)
-        span[X_FROM] += lanes[1, index] + 1
-
-
-@nb.njit(nb.void(nb.int64[::1], nb.int64[::1], nb.int64[:, ::1], nb.int64[:, ::1], nb.int64[:, ::1]), **KERNEL)
+@nb.njit(nb.void(_i64, _i64, _table, _table, _table), **KERNEL)
 def cut_steps(ring, piece, blocks, stacks, spans):
     """Copy steps of a ring, and what the last of each lane led to, into an empty piece; see `append_steps`."""
     to = np.int64(0)
@@ -297,27 +221,27 @@ def cut_steps(ring, piece, blocks, stacks, spans):
         to += num_steps + 1
 
 
-@nb.njit(nb.void(nb.int64[::1], nb.int64[:, ::1], nb.int64[::1]), **KERNEL)
+@nb.njit(nb.void(_i64, _table, _i64), **KERNEL)
 def count_records(ring, spans, counts):
     """Add up the tails and the whole stacks of the pieces that `cut_steps` makes of these steps."""
     for index in range(spans.shape[0]):
         lane, number, num_steps = spans[index, X_FROM_LANE], spans[index, X_FROM], spans[index, X_NUM_STEPS]
         for step in range(number, number + num_steps):
             row = row_at(ring, lane, step)
-            if load_i32(row + R_TAIL) != 0:
+            if load_i32(row + layout.R_TAIL) != 0:
                 counts[0] += 1
-                if ring[H_DEPTH] > 1:
-                    counts[1] += load_i32(tail_of(ring, row) + T_WHOLE) != 0
-            if ring[H_DEPTH] > 1:
-                counts[1] += load_i32(row + R_WHOLE) != 0
-        if ring[H_DEPTH] > 1 and num_steps > 0:
-            reach = np.int64(load_u8(row_at(ring, lane, number) + R_AGE))
+                if ring[layout.H_DEPTH] > 1:
+                    counts[1] += load_i32(tail_of(ring, row) + layout.T_WHOLE) != 0
+            if ring[layout.H_DEPTH] > 1:
+                counts[1] += load_i32(row + layout.R_WHOLE) != 0
+        if ring[layout.H_DEPTH] > 1 and num_steps > 0:
+            reach = age_of(row_at(ring, lane, number))
             counts[1] += reach > 0 and number - reach >= spans[index, X_LOW]
             if not is_cut(ring, lane, number + num_steps - 1):
-                counts[1] += load_i32(row_at(ring, lane, number + num_steps) + R_WHOLE) != 0
+                counts[1] += load_i32(row_at(ring, lane, number + num_steps) + layout.R_WHOLE) != 0
 
 
-@nb.njit(nb.void(nb.int64[::1], nb.int64, nb.int64, nb.int64, nb.int64), **KERNEL)
+@nb.njit(nb.void(_i64, nb.int64, nb.int64, nb.int64, nb.int64), **KERNEL)
 def pack_rows(piece, marks, ages, bodies, fixed_bytes):
     """Write the rows of a piece without what every row of a ring begins with, which takes a byte or two.
 
@@ -328,16 +252,16 @@ def pack_rows(piece, marks, ages, bodies, fixed_bytes):
     fixed_bytes : int
         Bytes that every row begins with.
     """
-    body_bytes = piece[H_ROW_BYTES] - fixed_bytes
-    for index in range(piece[H_SLOTS]):
-        row = piece[H_ROWS] + index * piece[H_ROW_BYTES]
-        mark = load_u8(row + R_DONE) * M_DONE + load_u8(row + R_ENDED) * M_ENDED
-        mark += load_u8(row + R_TERMINATED) * M_TERMINATED
-        if load_i32(row + R_TAIL) != 0:
+    body_bytes = piece[layout.H_ROW_BYTES] - fixed_bytes
+    for index in range(piece[layout.H_SLOTS]):
+        row = piece[layout.H_ROWS] + index * piece[layout.H_ROW_BYTES]
+        mark = load_u8(row + layout.R_DONE) * M_DONE + load_u8(row + layout.R_ENDED) * M_ENDED
+        mark += load_u8(row + layout.R_TERMINATED) * M_TERMINATED
+        if load_i32(row + layout.R_TAIL) != 0:
             mark += M_TAIL
-        if piece[H_DEPTH] > 1:
-            store_u8(ages + index, load_u8(row + R_AGE))
-            if load_i32(row + R_WHOLE) != 0:
+        if piece[layout.H_DEPTH] > 1:
+            store_u8(ages + index, load_u8(row + layout.R_AGE))
+            if load_i32(row + layout.R_WHOLE) != 0:
                 mark += M_WHOLE
         store_u8(marks + index, np.uint8(mark))
         copy_bytes(bodies + index * body_bytes, row + fixed_bytes, body_bytes)
@@ -346,65 +270,53 @@ def pack_rows(piece, marks, ages, bodies, fixed_bytes):
 @nb.njit(**HELPER)
 def _write_fixed(piece, row, mark, age, found):
     """Write what a row begins with, its records being the next ones; `found` counts them."""
-    store_i32(row + R_TAIL, np.int32(0))
-    store_u8(row + R_DONE, np.uint8((mark & M_DONE) != 0))
-    store_u8(row + R_ENDED, np.uint8((mark & M_ENDED) != 0))
-    store_u8(row + R_TERMINATED, np.uint8((mark & M_TERMINATED) != 0))
-    store_u8(row + R_AGE, np.uint8(age))
-    if piece[H_DEPTH] > 1:
+    store_i32(row + layout.R_TAIL, np.int32(0))
+    store_u8(row + layout.R_DONE, np.uint8((mark & M_DONE) != 0))
+    store_u8(row + layout.R_ENDED, np.uint8((mark & M_ENDED) != 0))
+    store_u8(row + layout.R_TERMINATED, np.uint8((mark & M_TERMINATED) != 0))
+    store_u8(row + layout.R_AGE, np.uint8(age))
+    if piece[layout.H_DEPTH] > 1:
         found[1] += (mark & M_WHOLE) != 0
-        store_i32(row + R_WHOLE, np.int32(found[1] if mark & M_WHOLE else 0))
+        store_i32(row + layout.R_WHOLE, np.int32(found[1] if mark & M_WHOLE else 0))
     if mark & M_TAIL:
         found[0] += 1
-        store_i32(row + R_TAIL, np.int32(found[0]))
+        store_i32(row + layout.R_TAIL, np.int32(found[0]))
 
 
 @nb.njit(**HELPER)
 def _check_marks(mark, age, depth, num_before, is_last):
     """What is wrong with the marks and the age of a row, or `OK`."""
     if is_last and mark & ~M_WHOLE:
-        return BAD_REFERENCE
+        return layout.BAD_REFERENCE
     if mark >= M_TOP or (mark & M_ENDED and not mark & M_TAIL):
-        return BAD_FLAG
+        return layout.BAD_FLAG
     if mark & M_TERMINATED and not mark & M_ENDED:
-        return TERMINATED_WITHOUT_DONE
+        return layout.TERMINATED_WITHOUT_DONE
     if age > min(num_before, depth - 1) or (mark & M_WHOLE and (depth == 1 or age > 0)):
-        return BAD_STACK
-    return OK
+        return layout.BAD_STACK
+    return layout.OK
 
 
 @nb.njit(**HELPER)
 def _check_records(piece, row, rewards, found, counts, is_last):
     """What is wrong with the records and the rewards of a row, or `OK`."""
     if found[0] > counts[0]:
-        return BAD_REFERENCE
-    if piece[H_DEPTH] > 1 and load_i32(row + R_TAIL) != 0:
-        whole = np.int64(load_i32(tail_of(piece, row) + T_WHOLE))
+        return layout.BAD_REFERENCE
+    if piece[layout.H_DEPTH] > 1 and load_i32(row + layout.R_TAIL) != 0:
+        whole = np.int64(load_i32(tail_of(piece, row) + layout.T_WHOLE))
         found[1] += whole != 0
         if whole != 0 and whole != found[1]:
-            return BAD_REFERENCE
+            return layout.BAD_REFERENCE
     if found[1] > counts[1]:
-        return BAD_REFERENCE
+        return layout.BAD_REFERENCE
     if not is_last:
         for index in range(rewards.shape[0]):
             if not math.isfinite(load_number(row + rewards[index, 0], 0, rewards[index, 1])):
-                return BAD_REWARD
-    return OK
+                return layout.BAD_REWARD
+    return layout.OK
 
 
-@nb.njit(
-    nb.int64(
-        nb.int64[::1],
-        nb.int64,
-        nb.int64,
-        nb.int64,
-        nb.int64,
-        nb.int64[:, ::1],
-        nb.int64[::1],
-        nb.int64[::1],
-    ),
-    **KERNEL,
-)
+@nb.njit(nb.int64(_i64, nb.int64, nb.int64, nb.int64, nb.int64, _table, _i64, _i64), **KERNEL)
 def unpack_rows(piece, marks, ages, bodies, fixed_bytes, rewards, num_steps, counts):
     """Undo `pack_rows`; returns what is wrong with the rows, or `OK`.
 
@@ -418,18 +330,18 @@ def unpack_rows(piece, marks, ages, bodies, fixed_bytes, rewards, num_steps, cou
         Tails and whole stacks.
     """
     found = np.zeros(2, np.int64)
-    row, depth, body_bytes = piece[H_ROWS], piece[H_DEPTH], piece[H_ROW_BYTES] - fixed_bytes
+    row, depth, body_bytes = piece[layout.H_ROWS], piece[layout.H_DEPTH], piece[layout.H_ROW_BYTES] - fixed_bytes
     for lane in range(num_steps.shape[0]):
         for index in range(num_steps[lane] + 1):
             is_last = index == num_steps[lane]
             mark, age = np.int64(load_u8(marks)), np.int64(load_u8(ages)) if depth > 1 else np.int64(0)
             status = _check_marks(mark, age, depth, index, is_last)
-            if status != OK:
+            if status != layout.OK:
                 return status
             _write_fixed(piece, row, mark, age, found)
             copy_bytes(row + fixed_bytes, bodies, body_bytes)
             status = _check_records(piece, row, rewards, found, counts, is_last)
-            if status != OK:
+            if status != layout.OK:
                 return status
-            row, marks, ages, bodies = row + piece[H_ROW_BYTES], marks + 1, ages + 1, bodies + body_bytes
-    return OK if found[0] == counts[0] and found[1] == counts[1] else BAD_REFERENCE
+            row, marks, ages, bodies = row + piece[layout.H_ROW_BYTES], marks + 1, ages + 1, bodies + body_bytes
+    return layout.OK if found[0] == counts[0] and found[1] == counts[1] else layout.BAD_REFERENCE

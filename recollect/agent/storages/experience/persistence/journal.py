@@ -24,7 +24,6 @@ from safetensors.numpy import load, save
 from recollect.agent.storages.experience.persistence.manifest import dump_store, load_store
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot, below, standing
 from recollect.agent.storages.experience.persistence.snapshot_content import (
-    Addition,
     Content,
     Extras,
     Part,
@@ -34,7 +33,6 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import StorageError
 
 # Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
@@ -153,16 +151,12 @@ def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) ->
     arrays |= {_BEGINS: begins, _ENDS: ends, **{_SLOTS + name: array for name, array in values.items()}}
     arrays |= {_SEQUENCES + name: array for name, array in starts.state(ring, noted.heads).items()}
     changes = standing(store, extras.state)
-    about = {
-        "token": token,
-        **changes,
-        "store": dump_store(changes["store"]),
-    }
+    about = {"token": token, **changes, "store": dump_store(changes["store"])}
     arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def _read_entries(path: Path, token: str) -> Iterator[Addition]:
+def _read_entries(path: Path, token: str) -> Iterator[Content]:
     """Entries that continue the snapshot with `token`; what the end of the process cut off is left out."""
     data = path.read_bytes() if path.exists() else b""
     position = 0
@@ -174,22 +168,18 @@ def _read_entries(path: Path, token: str) -> Iterator[Addition]:
         if len(entry) < length or zlib.crc32(entry) != checksum:
             return
         try:
-            addition = _parse(load(entry), token)
+            content = _parse(load(entry), token)
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise StorageError(f"{path} is damaged: {error}") from error
-        if addition is not None:
-            yield addition
+        if content is not None:
+            yield content
 
 
-def _parse(arrays: Mapping[str, np.ndarray], token: str) -> Addition | None:
+def _parse(arrays: Mapping[str, np.ndarray], token: str) -> Content | None:
     about: dict[str, Any] = json.loads(arrays[_ABOUT].tobytes())
     if about.pop("token") != token:
         return None
-    parts = [Part(int(group), _NO_END, partial(_load, data)) for group, data in below(arrays, _PIECES).items()]
+    parts = [Part(int(group), _NO_END, partial(np.asarray, data)) for group, data in below(arrays, _PIECES).items()]
     slots = SlotValues(arrays[_BEGINS], arrays[_ENDS], below(arrays, _SLOTS))
-    content = Content(parts, slots, below(arrays, _SEQUENCES))
-    return Addition({**about, "store": load_store(about["store"])}, content)
-
-
-def _load(data: np.ndarray, schema: Schema) -> RingPiece:
-    return RingPiece(schema, data)
+    changes = {**about, "store": load_store(about["store"])}
+    return Content(parts, slots, below(arrays, _SEQUENCES), changes)

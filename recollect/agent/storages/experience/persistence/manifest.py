@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from recollect.agent.storages.experience.store.experience_store import SequenceShape
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
 from recollect.agent.storages.experience.store.sources import StoreState
@@ -49,7 +50,7 @@ class Manifest:
     serial: int
     token: str
     num_envs: int
-    sequence: tuple[int, int] | None
+    sequence: SequenceShape | None
     schema: Schema
     store: StoreState
     cursors: dict[str, list[int]]
@@ -95,19 +96,14 @@ def _load(content: dict[str, Any]) -> Manifest:
     content["schema"] = load_schema(content["schema"])
     content["store"] = load_store(content["store"])
     content["chunks"] = [Chunk(**chunk) for chunk in content["chunks"]]
-    content["sequence"] = None if content["sequence"] is None else tuple(content["sequence"])
+    content["sequence"] = None if content["sequence"] is None else SequenceShape(*content["sequence"])
     return Manifest(**content)
 
 
 def dump_store(state: StoreState) -> dict[str, Any]:
     """Who feeds a store, as JSON."""
-    sources = [[_dump_source(source), lane, list(received)] for source, lane, received in state.sources]
-    return {
-        "sources": sources,
-        "vacant_lanes": list(state.vacant_lanes),
-        "warned_of_cuts": state.warned_of_cuts,
-        "cleared_at": state.cleared_at,
-    }
+    sources = [[_dump_source(source), lane, received] for source, lane, received in state.sources]
+    return {**vars(state), "sources": sources}
 
 
 def load_store(content: Mapping[str, Any]) -> StoreState:

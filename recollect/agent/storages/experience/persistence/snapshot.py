@@ -19,7 +19,6 @@ import numpy as np
 
 from recollect.agent.storages.experience.persistence.manifest import Chunk, Manifest, load_manifest
 from recollect.agent.storages.experience.persistence.snapshot_content import (
-    Addition,
     Content,
     Extras,
     Part,
@@ -30,14 +29,13 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
 )
 from recollect.agent.storages.experience.persistence.snapshot_files import (
     MANIFEST,
-    SnapshotReader,
     SnapshotWriter,
+    read_array,
     remove_unused,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import Schema
 from recollect.errors import RecollectError, StorageError
 
 # A chunk that is still growing is written again each time: small enough for that, large enough to be few.
@@ -101,7 +99,7 @@ class Snapshot:
     def read(
         self,
         store: ExperienceStore,
-        additions: Sequence[Addition] = (),
+        additions: Sequence[Content] = (),
         check: Callable[[Extras], None] | None = None,
     ) -> Extras:
         """Fill a store with the steps of the snapshot, the newest ones if it has not room for all.
@@ -112,7 +110,7 @@ class Snapshot:
         ----------
         store : ExperienceStore
             What to fill.
-        additions : sequence of Addition
+        additions : sequence of Content
             What has come since, oldest first.
         check : callable, optional
             Told what was written with the steps, before the store changes; may refuse it with an error.
@@ -123,8 +121,7 @@ class Snapshot:
             self._check_shape(store, manifest)
             ring = store.empty_ring(manifest.schema, len(manifest.cursors[_HEADS]) // manifest.num_envs)
             try:
-                contents = [_read_content(base, SnapshotReader(self.folder, base.checksums))]
-                contents += [addition.content for addition in additions]
+                contents = [_read_content(base, self.folder), *additions]
                 _fill(ring, manifest, contents)
                 extras = Extras(manifest.state, put_slots(ring, contents))
                 if check is not None:
@@ -153,7 +150,7 @@ class Snapshot:
             serial=writer.serial,
             token=uuid.uuid4().hex,
             num_envs=store.num_envs,
-            sequence=None if store.sequence is None else (store.sequence.length, store.sequence.overlap),
+            sequence=store.sequence,
             schema=ring.schema,
             chunks=chunks,
             arrays=arrays,
@@ -176,7 +173,7 @@ class Snapshot:
                 known = finals.get((group, end))
                 if known is not None:
                     assert before is not None
-                    writer.keep([known.file], before.checksums)
+                    writer.checksums[known.file] = before.checksums[known.file]
                     yield known
                     continue
                 ends = np.clip(end, lows, heads)
@@ -189,11 +186,10 @@ class Snapshot:
         return is_own and self._ring is not None and self._ring() is ring
 
     def _check_shape(self, store: ExperienceStore, manifest: Manifest) -> None:
-        sequence = None if store.sequence is None else (store.sequence.length, store.sequence.overlap)
-        if (manifest.num_envs, manifest.sequence) != (store.num_envs, sequence):
+        if (manifest.num_envs, manifest.sequence) != (store.num_envs, store.sequence):
             raise StorageError(
                 f"the snapshot in {self.folder} has {manifest.num_envs} envs and sequences "
-                f"{manifest.sequence}, this storage {store.num_envs} and {sequence}; name another folder"
+                f"{manifest.sequence}, this storage {store.num_envs} and {store.sequence}; name another folder"
             )
 
     def _found(self) -> Manifest | None:
@@ -239,15 +235,12 @@ def _fill(ring: LaneRing, manifest: Manifest, contents: Sequence[Content]) -> No
     ring.set_counts(manifest.num_cuts, manifest.num_ends)
 
 
-def _read_content(manifest: Manifest, reader: SnapshotReader) -> Content:
+def _read_content(manifest: Manifest, folder: Path) -> Content:
     """The steps of a snapshot, read chunk by chunk, and what is kept beside them."""
-
-    def load(file: str, schema: Schema) -> RingPiece:
-        return RingPiece(schema, reader.array(file))
-
-    arrays = {name: reader.array(file) for name, file in manifest.arrays.items()}
+    read = partial(read_array, folder, manifest.checksums)
+    arrays = {name: read(file) for name, file in manifest.arrays.items()}
     firsts, heads = (np.array(manifest.cursors[name], np.int64) for name in (_FIRSTS, _HEADS))
-    parts = [Part(chunk.group, chunk.end, partial(load, chunk.file)) for chunk in manifest.chunks]
+    parts = [Part(chunk.group, chunk.end, partial(read, chunk.file)) for chunk in manifest.chunks]
     return Content(parts, SlotValues(firsts, heads, below(arrays, _SLOTS)), below(arrays, _SEQUENCES))
 
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.lane_ring import LaneRing, ids_of
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.sources import join
 from recollect.errors import StorageError
 
@@ -36,11 +35,11 @@ class Extras:
 
 
 class Part(NamedTuple):
-    """Steps of the lanes of one source, none of them from `end` on, read when they are needed."""
+    """A piece with steps of the lanes of one source, none of them from `end` on; its bytes are read when needed."""
 
     group: int
     end: int
-    load: Callable[[Schema], RingPiece]
+    read: Callable[[], np.ndarray]
 
 
 class SlotValues(NamedTuple):
@@ -63,33 +62,20 @@ class Content:
         What the owner of the store keeps for each.
     sequences : dict
         State of a store of sequences, see `Starts.state`.
+    changes : dict
+        Of what has come since a snapshot, the entries of its manifest that are different now.
     """
 
     parts: Sequence[Part]
     slots: SlotValues
     sequences: Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Addition:
-    """What has come to a store since a snapshot of it.
-
-    Attributes
-    ----------
-    changes : dict
-        Entries of the snapshot's manifest that are different now.
-    content : Content
-        The new steps.
-    """
-
-    changes: Mapping[str, Any]
-    content: Content
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def cut_slots(ring: LaneRing, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray) -> SlotValues:
     """Of arrays with an entry for each slot, take those of the steps from `begins` [num_lanes] on."""
     begins, ends = np.maximum(begins, ring.firsts), ring.heads.copy()
-    slots = ring.slots(_ids(begins, ends))
+    slots = ring.slots(ids_of(begins, ends))
     return SlotValues(begins, ends, {name: array[slots] for name, array in slot_arrays.items()})
 
 
@@ -100,7 +86,7 @@ def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarr
         for name, values in values_by_name.items():
             if len(values) != (ends - begins).sum() or (begins > ends).any():
                 raise StorageError(f"{len(values)} {name} do not fit to the steps")
-            ids = _ids(begins, ends)
+            ids = ids_of(begins, ends)
             is_kept = (ids & layout.ID_MASK) >= ring.firsts[ids >> layout.ID_SHIFT]
             shape = (ring.num_lanes * ring.num_slots, *values.shape[1:])
             target = arrays.setdefault(name, np.zeros(shape, values.dtype))
@@ -114,7 +100,7 @@ def put_steps(ring: LaneRing, num_envs: int, lowest: np.ndarray, contents: Itera
         lanes = np.arange(part.group * num_envs, (part.group + 1) * num_envs)
         if part.end <= lowest[lanes].min():
             continue
-        piece = part.load(ring.schema)
+        piece = RingPiece(ring.schema, part.read())
         if len(piece.begins) != num_envs:
             raise StorageError(f"a piece of the steps has {len(piece.begins)} envs, expected {num_envs}")
         for lane, begin in zip(lanes.tolist(), piece.begins.tolist(), strict=True):
@@ -122,12 +108,3 @@ def put_steps(ring: LaneRing, num_envs: int, lowest: np.ndarray, contents: Itera
             if begin > ring.heads[lane]:
                 ring.jump(lane, begin)
         piece.append_to(ring, int(lanes[0]), join(ring.heads[lanes], piece.begins, piece.num_steps))
-
-
-def _ids(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Ids of the steps `begins` to `ends` [num_lanes], lane by lane."""
-    lanes = [
-        np.arange(begin, end, dtype=np.int64) | lane << layout.ID_SHIFT
-        for lane, (begin, end) in enumerate(zip(begins, ends, strict=True))
-    ]
-    return np.concatenate(lanes)

@@ -39,10 +39,6 @@ class SnapshotWriter:
         self.checksums[file] = hashlib.sha256(buffer.getbuffer()).hexdigest()
         return file
 
-    def keep(self, files: Iterable[str], checksums: Mapping[str, str]) -> None:
-        """Refer to files of the snapshot before."""
-        self.checksums |= {file: checksums[file] for file in files}
-
     def replace_manifest(self, content: bytes) -> None:
         """Make the files written so far the snapshot."""
         partial = self._folder / PARTIAL
@@ -59,24 +55,17 @@ class SnapshotWriter:
             path.unlink(missing_ok=True)
 
 
-class SnapshotReader:
-    """Reads the files of one snapshot and checks each."""
-
-    def __init__(self, folder: Path, checksums: Mapping[str, str]) -> None:
-        self._folder = folder
-        self._checksums = checksums
-
-    def array(self, file: str) -> np.ndarray:
-        """Read an array."""
-        path = self._folder / file
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StorageError(f"the snapshot in {self._folder} lacks {file}: {error}") from error
-        if hashlib.sha256(content).hexdigest() != self._checksums[file]:
-            raise StorageError(f"{path} is damaged: its checksum does not fit")
-        array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
-        return array
+def read_array(folder: Path, checksums: Mapping[str, str], file: str) -> np.ndarray:
+    """Read a file of the snapshot in `folder` and check it."""
+    path = folder / file
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"the snapshot in {folder} lacks {file}: {error}") from error
+    if hashlib.sha256(content).hexdigest() != checksums[file]:
+        raise StorageError(f"{path} is damaged: its checksum does not fit")
+    array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+    return array
 
 
 def remove_unused(folder: Path, used: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
-from recollect.agent.storages.experience.store.schema import FLAG_BYTES, KeyPath, Leaf, Place, to_numpy, walk
+from recollect.agent.storages.experience.store.schema import KeyPath, to_numpy, walk
 from recollect.checks import check_whole
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.roles import Observation
@@ -37,15 +37,8 @@ def export(store: ExperienceStore, source: Hashable, begin: int, end: int | None
 
 def views(store: ExperienceStore) -> dict[str, Any]:
     """Views of the stored columns, `[num_lanes, num_slots, ...]`, as (nested) dicts of tensors."""
-    schema = store.ring.schema
-    places = [*schema.carried, *schema.steps]
-    arrays = [(place.leaf.path, torch.from_numpy(store.ring.column(place))) for place in places]
-    arrays += [
-        ((key,), torch.from_numpy(store.ring.flag_column(byte)))
-        for key, byte in FLAG_BYTES.items()
-        if key in schema.flags
-    ]
-    return nest(arrays)
+    places = store.ring.schema.stored.items()
+    return nest((path, torch.from_numpy(store.ring.column(place))) for path, place in places)
 
 
 def write_ahead(store: ExperienceStore, key: str, values: Observation) -> int:
@@ -54,20 +47,16 @@ def write_ahead(store: ExperienceStore, key: str, values: Observation) -> int:
     The cursor stays. What lay in those slots is forgotten. Returns the number of steps.
     """
     schema = store.ring.schema
-    columns: dict[KeyPath, tuple[Leaf, Place | None]] = {
-        place.leaf.path: (place.leaf, place) for place in (*schema.carried, *schema.steps)
-    }
-    if key in schema.flags:
-        columns[(key,)] = (Leaf((key,), (1,), schema.flags[key]), None)
+    leaves = {leaf.path: leaf for leaf, _ in schema.inputs if leaf.path in schema.stored}
     arrays = {path: to_numpy(value) for path, value in walk((key,), values)}
-    expected = {path for path in columns if path[0] == key}
+    expected = {path for path in leaves if path[0] == key}
     if not expected or arrays.keys() != expected:
         raise SchemaError(
-            f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(columns)}"
+            f"{key!r} is not a stored column with the entries {_names(arrays)}; stored are {_names(leaves)}"
         )
     num_steps: int = next((*array.shape, 0)[0] for array in arrays.values())
     for path, array in arrays.items():
-        leaf = columns[path][0]
+        leaf = leaves[path]
         shape = (num_steps, store.num_envs, *leaf.shape)
         if array.shape != shape or array.dtype != leaf.dtype:
             raise SchemaError(
@@ -75,11 +64,10 @@ def write_ahead(store: ExperienceStore, key: str, values: Observation) -> int:
             )
         if num_steps > store.ring.capacity:
             raise SchemaError(f"{leaf.name} has {num_steps} steps, more than the {store.ring.capacity} of the storage")
-        place = columns[path][1]
-        if place is not None and place.is_reward and not np.isfinite(array).all():
+        if schema.stored[path].is_reward and not np.isfinite(array).all():
             raise SchemaError(f"{leaf.name} is NaN or infinite; rewards must be finite")
     lane = store.lane_of(store.sources[0]) if store.sources else 0
-    store.ring.write_ahead(lane, {path: (columns[path][1], array) for path, array in arrays.items()})
+    store.ring.write_ahead(lane, arrays)
     return num_steps
 
 

@@ -1,10 +1,9 @@
 """`ExperienceStore`: samples in, rows by id out. What every buffer is built on."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
-from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Sequences, Starts, check_sequence
 from recollect.agent.storages.experience.store.allocator import Allocator, Need
-from recollect.agent.storages.experience.store.continuity_check import ContinuityCheck
+from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
 from recollect.agent.storages.experience.store.intake import Intake, take_marks, with_time
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_access import RingAccess
@@ -46,39 +45,22 @@ ONE_STEP: Final = np.ones(1, np.int64)
 _STEPS_BETWEEN_CHECKS: Final = 100
 
 
-@dataclass(frozen=True)
-class SequenceShape:
+class SequenceShape(NamedTuple):
     """Length and overlap of a recurrent actor's sequences."""
 
     length: int
     overlap: int
 
 
-class _Undo:
-    """Does something, if there is anything to do, where an error of ours leaves its block."""
-
-    def __init__(self, undo: Callable[[], None] | None) -> None:
-        self._undo = undo
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._undo is not None and isinstance(error, RecollectError):
-            self._undo()
-
-
 class ExperienceStore:
-    """RingAccess of steps from one or more sources, each with `num_envs` lanes of its own.
+    """Lanes of steps from one or more sources, each with `num_envs` lanes of its own.
 
     Parameters
     ----------
     size : int
         Steps along time that all sources' lanes hold together: with W sources each lane has `size // W`.
     num_envs : int
-        RingAccess of one source.
+        Lanes of one source.
     allowed_keys : tuple of str
         Keys that a sample may have.
     allocator : Allocator
@@ -109,8 +91,8 @@ class ExperienceStore:
         *,
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
-        on_relayout: Callable[[LaneRing | None, LaneRing], None],
-        bytes_beside: Callable[[], float],
+        on_relayout: Callable[[LaneRing | None, LaneRing], None] = lambda old, new: None,
+        bytes_beside: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.size = size
         self.num_envs = num_envs
@@ -123,7 +105,7 @@ class ExperienceStore:
         self._bytes_beside = bytes_beside
         check_frame_stacks(frame_stack)
         self._sources = Sources()
-        self._continuity_check = ContinuityCheck()
+        self._warned_of_cuts = False
         self._access: RingAccess | None = None
         # A schema that is known to be the store's: comparing takes longer than appending a few steps.
         self._piece_schema: Schema | None = None
@@ -132,7 +114,7 @@ class ExperienceStore:
         self.num_repeated = 0
         self.is_nested = False
         if sequence is not None:
-            check_sequence(sequence.length, sequence.overlap, size)
+            check_sequence(*sequence, size)
 
     @property
     def access(self) -> RingAccess:
@@ -185,12 +167,7 @@ class ExperienceStore:
             sample, num_lead=num_lead, recurrent=self.sequence is not None, frame_stack=self._frame_stack
         )
         check_num_envs(sample, num_lead, self.num_envs)
-        access = self._make_access(self._make_ring(schema, 1))
-        try:
-            self._hold(access, None)
-        except RecollectError:
-            self._discard()
-            raise
+        self._hold(self._make_access(self._make_ring(schema, 1)), None)
 
     def insert(self, sample: Mapping[str, Any]) -> None:
         """Append one step of the first source, `[num_envs, ...]`; everything is checked before anything changes."""
@@ -210,7 +187,7 @@ class ExperienceStore:
         first.num_rows += 1
         del alive
         if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
-            self._continuity_check.check(access.ring)
+            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(access.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
@@ -226,7 +203,7 @@ class ExperienceStore:
             self.ring.check(new.addresses, num_steps * self.num_envs)
             if num_steps == 0 and source not in self._sources.known:
                 return
-            known = self._feeder(source, np.full(self.num_envs, first_step or 0))
+            known = self._sources.add(source, np.full(self.num_envs, first_step or 0), self._add_lanes)
         begin = 0
         if first_step is not None:
             joint = join(known.received, np.full(self.num_envs, first_step), num_steps)
@@ -237,7 +214,7 @@ class ExperienceStore:
         if begin < num_steps:
             self.access.append_slice(new, known.lane, begin)
             known.num_rows += num_steps - begin
-            self._continuity_check.check(self.ring)
+            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(self.ring)
 
     def append_piece(self, piece: RingPiece, source: Hashable) -> int:
         """Append the steps of a piece that are not there already; returns how many they were.
@@ -258,7 +235,7 @@ class ExperienceStore:
         self.num_repeated += num_repeated
         if num_repeated == 0:
             self.ring.header[layout.H_NUM_CUTS] += piece.num_cuts
-        self._continuity_check.check(self.ring)
+        self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(self.ring)
         return int(num_new.sum())
 
     def num_new(self, source: Hashable, first_step: int | np.ndarray | None, num_steps: int | np.ndarray) -> int:
@@ -278,8 +255,6 @@ class ExperienceStore:
             Allocator(),
             frame_stack=self._frame_stack,
             sequence=None if self.sequence is None else SequenceShape(1, 0),
-            on_relayout=lambda old, new: None,
-            bytes_beside=lambda: 0.0,
         )
 
     def release(self, source: Hashable) -> None:
@@ -292,7 +267,7 @@ class ExperienceStore:
         if self._access is not None:
             self._relayout(self.ring.num_lanes // self.num_envs, size)
         elif self.sequence is not None:
-            check_sequence(self.sequence.length, self.sequence.overlap, size)
+            check_sequence(*self.sequence, size)
         self.size = size
 
     def clear(self) -> None:
@@ -354,7 +329,7 @@ class ExperienceStore:
 
     def state(self) -> StoreState:
         """Who feeds the store, and how far they got."""
-        return self._sources.state(warned_of_cuts=self._continuity_check.has_warned, cleared_at=self._cleared_at)
+        return self._sources.state(warned_of_cuts=self._warned_of_cuts, cleared_at=self._cleared_at)
 
     def empty_ring(self, schema: Schema, num_groups: int) -> LaneRing:
         """Make a ring of this store's size for steps of `schema` from `num_groups` sources, to be adopted."""
@@ -372,24 +347,22 @@ class ExperienceStore:
         old, access = self._access, self._make_access(ring)
         access.starts.load_state(ring, sequences)
         self._sources.load_state(state)
-        self._continuity_check.has_warned = state.warned_of_cuts
+        self._warned_of_cuts = state.warned_of_cuts
         self._cleared_at = state.cleared_at
-        try:
-            self._hold(access, None)
-        except RecollectError:
-            self._discard()
-            raise
+        self._hold(access, None)
         if old is not None:
             self._allocator.forget(old.ring.generation)
 
-    def _undone_if_refused(self) -> "_Undo":
+    @contextmanager
+    def _undone_if_refused(self) -> Iterator[None]:
         """Forget the schema again if what it was planned from is refused."""
-        return _Undo(self._discard if self._access is None else None)
-
-    def _feeder(self, source: Hashable, begins: np.ndarray) -> Source:
-        """A source; one that is new joins with steps of the numbers `begins` [num_envs]."""
-        known = self._sources.known.get(source)
-        return known if known is not None else self._sources.add(source, begins, self._add_lanes)
+        was_built = self.is_built
+        try:
+            yield
+        except RecollectError:
+            if not was_built:
+                self._discard()
+            raise
 
     def _feeder_of_piece(self, piece: RingPiece, source: Hashable) -> Source | None:
         """The source of a piece, once it is known to fit; None of one that is new and has no steps."""
@@ -398,10 +371,9 @@ class ExperienceStore:
             if self._access is None:
                 self.build(sample_of(piece.schema, self.num_envs))
             self._check_piece(piece)
-            known = self._sources.known.get(source)
-            if known is None and piece.num_steps.any():
-                known = self._feeder(source, piece.begins)
-        return known
+            if piece.num_steps.any():
+                self._sources.add(source, piece.begins, self._add_lanes)
+        return self._sources.known.get(source)
 
     def _check_piece(self, piece: RingPiece) -> None:
         if piece.schema is not self._piece_schema:
@@ -449,7 +421,7 @@ class ExperienceStore:
                 f"{num_groups} sources cannot share a storage of size {size}; give it at least {num_groups}"
             )
         if self.sequence is not None:
-            check_sequence(self.sequence.length, self.sequence.overlap, size // num_groups)
+            check_sequence(*self.sequence, size // num_groups)
 
     def _make_ring(
         self, schema: Schema, num_groups: int, size: int | None = None, old: LaneRing | None = None
@@ -471,7 +443,7 @@ class ExperienceStore:
     def _make_access(self, ring: LaneRing) -> RingAccess:
         starts, shape = Starts(ring.num_lanes), self.sequence
         if shape is not None:
-            starts = Sequences(ring.num_lanes, ring.num_slots, shape.length, shape.overlap, ring.schema.hidden)
+            starts = Sequences(ring.num_lanes, ring.num_slots, *shape, ring.schema.hidden)
         return RingAccess(ring, Intake(ring.schema, self.num_envs), starts)
 
     def _hold(self, access: RingAccess, old: LaneRing | None) -> None:
@@ -479,8 +451,13 @@ class ExperienceStore:
         self._access = access
         self._piece_schema = access.ring.schema
         self._has_starts = False
-        self.is_nested = access.is_nested
-        self._on_relayout(old, access.ring)
+        self.is_nested = access.ring.schema.is_nested
+        try:
+            self._on_relayout(old, access.ring)
+        except RecollectError:
+            if old is None:
+                self._discard()
+            raise
 
     def _discard(self) -> None:
         """Undo a build whose first sample was refused."""

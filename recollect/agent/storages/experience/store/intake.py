@@ -5,6 +5,8 @@ costs more than the copy; tensors and large arrays are read where they are.
 """
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +19,6 @@ from recollect.agent.storages.experience.store.schema import (
     KeyPath,
     Leaf,
     Schema,
-    next_path,
     no_sample,
     numpy_dtype,
     to_numpy,
@@ -38,7 +39,6 @@ class _Input(NamedTuple):
     torch_dtype: torch.dtype
     axis: int
     stage: np.ndarray | None
-    stage_address: int
 
 
 class Marks(NamedTuple):
@@ -76,39 +76,31 @@ class Intake:
 
     Attributes
     ----------
-    positions : dict
-        KeyPath of each input to the position of its address in what `read` returns.
     row_bytes : int64 [inputs]
         Bytes of one env's step in each input.
     """
 
     def __init__(self, schema: Schema, num_envs: int) -> None:
         self.num_envs = num_envs
-        leaves = [(place.leaf, place.axis if place.depth > 1 and place.axis else -1) for place in schema.carried]
-        leaves += [(Leaf(next_path(leaf.path), leaf.shape, leaf.dtype), axis) for leaf, axis in leaves]
-        leaves += [(place.leaf, -1) for place in schema.steps]
-        leaves += [(Leaf((key,), (1,), dtype), -1) for key, dtype in schema.flags.items()]
-        self.positions: dict[KeyPath, int] = {leaf.path: index for index, (leaf, _) in enumerate(leaves)}
-        self.positions[(keys.CUT,)] = len(leaves)
-        self.row_bytes = np.array([*(leaf.num_bytes for leaf, _ in leaves), 1], np.int64)
+        self.row_bytes = np.array([leaf.num_bytes for leaf, _ in schema.inputs], np.int64)
         self._no_cuts = np.zeros((num_envs, 1), np.bool_)
-        self._inputs = [self._input(leaf, axis) for leaf, axis in leaves]
+        # The last input is the flag of cuts, which samples need not have.
+        self._inputs = [self._input(leaf, axis) for leaf, axis in schema.inputs[:-1]]
         self._staged = [
             (index, entry.leaf.path[0], entry.leaf.path[1:], entry.shape, entry.leaf.dtype, entry.stage)
             for index, entry in enumerate(self._inputs)
         ]
-        addresses = [entry.stage_address for entry in self._inputs]
-        self._stage_addresses = np.array([*addresses, self._no_cuts.ctypes.data], np.int64)
+        stages = [*(entry.stage for entry in self._inputs), self._no_cuts]
+        self._stage_addresses = np.array([0 if stage is None else stage.ctypes.data for stage in stages], np.int64)
         self._hidden = schema.hidden
         self._ignored = {keys.CUT} | ({keys.NEXT_RHS} if schema.hidden else set())
-        self._keys = {leaf.path[0] for leaf, _ in leaves} | {leaf.path[0] for leaf in schema.hidden}
-        # The paths of a nested key, to be compared with the sample's; None for a plain array.
-        self._nested: dict[str, set[KeyPath] | None] = {}
-        for leaf in [leaf for leaf, _ in leaves] + schema.hidden:
-            if len(leaf.path) > 1:
-                group = self._nested.setdefault(leaf.path[0], set())
-                assert group is not None
-                group.add(leaf.path)
+        paths = [leaf.path for leaf in (*(entry.leaf for entry in self._inputs), *schema.hidden)]
+        self._keys = {path[0] for path in paths}
+        # The paths of a nested key, to be compared with the sample's.
+        self._nested: dict[str, set[KeyPath]] = {}
+        for path in paths:
+            if len(path) > 1:
+                self._nested.setdefault(path[0], set()).add(path)
 
     def read(self, sample: Mapping[str, Any]) -> tuple[np.ndarray, list[Any]]:
         """Check a sample `[num_envs, ...]` of one step and return the addresses of its arrays.
@@ -128,7 +120,8 @@ class Intake:
             try:
                 value = sample[key]
             except (KeyError, TypeError, IndexError):
-                raise self._wrong_keys(sample) from None
+                self._check_keys(sample)
+                raise
             if inner:
                 for part in inner:
                     value = value[part]
@@ -162,11 +155,8 @@ class Intake:
         addresses = self._stage_addresses.copy()
         alive: list[Any] = []
         for index, entry in enumerate(self._inputs):
-            value: Any = sample
-            for part in entry.leaf.path:
-                value = value[part]
-            shape = (num_steps, *entry.shape)
-            array = _contiguous(entry.leaf, shape, entry.axis, value)
+            value = reduce(getitem, entry.leaf.path, sample)
+            array = _contiguous(entry.leaf, (num_steps, *entry.shape), entry.axis, value)
             alive.append(array)
             addresses[index] = array.ctypes.data
         cuts = np.zeros((num_steps, self.num_envs, 1), np.bool_)
@@ -178,50 +168,33 @@ class Intake:
 
     def read_hidden(self, sample: Mapping[str, Any], num_steps: int | None) -> list[np.ndarray]:
         """Check the hidden states of a recurrent actor and return them as arrays `[time, num_envs, ...]`."""
-        arrays = []
-        for leaf in self._hidden:
-            value: Any = sample
-            for part in leaf.path:
-                value = value[part]
-            shape = ((num_steps,) if num_steps is not None else ()) + (self.num_envs, *leaf.shape)
-            array = to_numpy(value)
-            if array.shape != shape or array.dtype != leaf.dtype:
-                raise SchemaError(
-                    f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {array.shape} and {array.dtype}"
-                )
-            arrays.append(array if num_steps is not None else array[None])
-        return arrays
+        lead = (self.num_envs,) if num_steps is None else (num_steps, self.num_envs)
+        arrays = [
+            _contiguous(leaf, (*lead, *leaf.shape), -1, reduce(getitem, leaf.path, sample)) for leaf in self._hidden
+        ]
+        return [array[None] for array in arrays] if num_steps is None else arrays
 
     def _input(self, leaf: Leaf, axis: int) -> _Input:
         shape = (self.num_envs, *leaf.shape)
         torch_dtype = torch.from_numpy(np.empty(0, leaf.dtype)).dtype
-        stage, address = None, 0
-        if axis < 0 and leaf.num_bytes * self.num_envs <= _LARGEST_STAGED_BYTES:
-            stage = np.zeros(shape, leaf.dtype)
-            address = stage.ctypes.data
-        return _Input(leaf, shape, torch_dtype, axis, stage, address)
+        is_staged = axis < 0 and leaf.num_bytes * self.num_envs <= _LARGEST_STAGED_BYTES
+        return _Input(leaf, shape, torch_dtype, axis, np.zeros(shape, leaf.dtype) if is_staged else None)
 
     def _check_keys(self, sample: Mapping[str, Any]) -> None:
-        try:
-            present = sample.keys() - self._ignored
-        except AttributeError:
-            raise no_sample(sample) from None
+        if not isinstance(sample, Mapping):
+            raise no_sample(sample)
+        present = sample.keys() - self._ignored
+        for key in present - self._keys:
+            raise SchemaError(
+                f"unexpected key {key!r} in a sample: the first sample did not have it; {closest(str(key), self._keys)}"
+            )
         if present != self._keys:
-            raise self._wrong_keys(sample)
+            missing = ", ".join(sorted(self._keys - present))
+            raise SchemaError(f"a sample lacks {missing}, which the first one had")
         for key, paths in self._nested.items():
             found = {path for path, _ in walk((key,), sample[key])}
             if found != paths:
                 raise SchemaError(f"{key} must have the entries of the first sample {paths}, got {found}")
-
-    def _wrong_keys(self, sample: object) -> SchemaError:
-        if not isinstance(sample, Mapping):
-            return no_sample(sample)
-        present = set(sample.keys()) - self._ignored
-        for key in present - self._keys:
-            return SchemaError(
-                f"unexpected key {key!r} in a sample: the first sample did not have it; {closest(str(key), self._keys)}"
-            )
-        return SchemaError(f"a sample lacks {', '.join(sorted(self._keys - present))}, which the first one had")
 
 
 def take_marks(sample: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[Mapping[str, Any], Marks]:
@@ -243,24 +216,17 @@ def _flags(key: str, value: Observation, shape: tuple[int, ...]) -> np.ndarray:
 
 def _contiguous(leaf: Leaf, shape: tuple[int, ...], axis: int, value: Observation) -> np.ndarray:
     """An input as a contiguous array, stacked frames first; refused if its shape or dtype is another."""
-    if not isinstance(value, (np.ndarray, torch.Tensor)):
-        raise _mismatch(leaf, shape, value)
-    if tuple(value.shape) != shape or numpy_dtype(leaf.path, value) != leaf.dtype:
-        raise _mismatch(leaf, shape, value)
+    dtype = numpy_dtype(leaf.path, value)
     array = to_numpy(value)
+    if array.shape != shape or dtype != leaf.dtype:
+        raise SchemaError(
+            f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {array.shape} and {dtype}; "
+            "shapes and dtypes are fixed by the first sample"
+        )
     if axis >= 0:
         first = len(shape) - len(leaf.shape)
         array = np.moveaxis(array, first + axis, first)
     return np.ascontiguousarray(array, leaf.dtype)
-
-
-def _mismatch(leaf: Leaf, shape: tuple[int, ...], value: Observation) -> SchemaError:
-    if not isinstance(value, (np.ndarray, torch.Tensor)):
-        return SchemaError(f"{leaf.name} must be a numpy array or a torch tensor, got {type(value).__name__}")
-    return SchemaError(
-        f"{leaf.name}: expected shape {shape} and dtype {leaf.dtype}, got {tuple(value.shape)} and {value.dtype}; "
-        "shapes and dtypes are fixed by the first sample"
-    )
 
 
 def runs_of(mask: np.ndarray) -> list[tuple[int, int]]:

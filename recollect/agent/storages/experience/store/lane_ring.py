@@ -10,20 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recollect import keys
-from recollect.agent.storages.experience.kernels import append_kernels, check_kernels, release_kernels, transfer_kernels
+from recollect.agent.storages.experience.kernels import append_kernels, release_kernels, transfer_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.schema import (
     DTYPE_CODES,
-    FLAG_BYTES,
     FLAGS,
     KeyPath,
     Place,
     Schema,
     next_path,
 )
-from recollect.agent.storages.experience.store.sources import Joint
 from recollect.errors import SchemaError, StorageError
 
 _NO_BLOCKS = np.empty((0, 3), np.int64)
@@ -58,8 +55,6 @@ class LaneRing:
         that is still in memory.
     block_addresses : list of int
         Addresses of the block columns.
-    stacks : int64 [num_stacks, Z_NUM_WORDS]
-        The table of stacked fields.
     num_slots : int
         Slots of one lane. Step `number` of `lane` lies in slot `lane * num_slots + number % num_slots`.
     """
@@ -84,34 +79,12 @@ class LaneRing:
         self.heads, self.firsts, self.lows = self._cursors
         self.header = self._make_header()
         self.block_addresses = [block.ctypes.data for block in self._blocks]
-        self._carried = self._carried_table()
-        self.stacks = stack_table(schema)
-        self._steps: np.ndarray = np.zeros((0, layout.S_NUM_WORDS), np.int64)
-        self._flags: np.ndarray = np.zeros((len(FLAGS), 2), np.int64)
+        self._carried, self._steps, self._flags = self._make_tables()
 
     @staticmethod
     def estimate_bytes(schema: Schema, num_lanes: int, capacity: int) -> int:
         """Bytes of a full ring, side tables apart."""
         return num_lanes * (capacity + schema.depth) * schema.slot_bytes
-
-    def bind_inputs(self, positions: dict[KeyPath, int]) -> None:
-        """Say where in the sources of `append` each field's address stands."""
-        for index, place in enumerate(self.schema.carried):
-            self._carried[index, layout.C_SOURCE] = positions[place.leaf.path]
-            self._carried[index, layout.C_NEXT_SOURCE] = positions[next_path(place.leaf.path)]
-        steps = [
-            [
-                positions[place.leaf.path],
-                place.leaf.num_bytes,
-                place.row_offset,
-                self.block_address(place),
-                DTYPE_CODES[place.leaf.dtype] if place.is_reward else layout.D_NONE,
-            ]
-            for place in self.schema.steps
-        ]
-        self._steps = np.array(steps, np.int64).reshape(-1, layout.S_NUM_WORDS)
-        for key, dtype in {**self.schema.flags, keys.CUT: np.dtype(np.bool_)}.items():
-            self._flags[FLAGS[key]] = positions[(key,)], DTYPE_CODES[dtype]
 
     def append(self, span: np.ndarray, sources: np.ndarray) -> None:
         """Append steps to neighbouring lanes.
@@ -131,7 +104,7 @@ class LaneRing:
 
     def check(self, sources: np.ndarray, num_items: int) -> None:
         """Refuse `num_items` steps at `sources` whose rewards or flags `append` would refuse."""
-        status = check_kernels.check(self._steps, self._flags, sources, num_items)
+        status = append_kernels.check(self._steps, self._flags, sources, num_items)
         if status != layout.OK:
             raise SchemaError(REFUSALS[status])
 
@@ -146,29 +119,26 @@ class LaneRing:
         """Hand out no step of `lane` before `number` any more."""
         release_kernels.forget(self.header, lane, number)
 
-    def write_ahead(self, lane: int, columns: dict[KeyPath, tuple[Place | None, np.ndarray]]) -> None:
-        """Write columns `[time, num_envs, ...]` of the steps to come; a flag's place is None.
+    def write_ahead(self, lane: int, columns: dict[KeyPath, np.ndarray]) -> None:
+        """Write columns `[time, num_envs, ...]` of the steps to come.
 
         Steps that lay there are forgotten, and those whose stacks may reach back to their frames. Where
         another observation is written than the newest step led to, that step's stream is cut, so that its
         own next observation is kept.
         """
-        for path, (place, values) in columns.items():
+        for path, values in columns.items():
             num_steps, num_envs = values.shape[:2]
-            if place is None:
-                target = self.flag_column(FLAG_BYTES[path[0]])
-            else:
-                target = self.column(place)
-                if place.depth > 1:
-                    frames = np.moveaxis(values, 2 + place.axis, 2)
-                    values = frames[:, :, -(frames.shape[2] // place.depth) :]
+            place = self.schema.stored[path]
+            target = self.column(place)
+            if place.depth > 1:
+                frames = np.moveaxis(values, 2 + place.axis, 2)
+                values = frames[:, :, -(frames.shape[2] // place.depth) :]
             for env, env_lane in enumerate(range(lane, lane + num_envs)):
                 head = int(self.heads[env_lane])
                 slots = (head + np.arange(num_steps)) % self.num_slots
                 oldest_kept = head + num_steps - self.num_slots
                 if oldest_kept > self.lows[env_lane]:
-                    reach = place.depth - 1 if place is not None else 0
-                    self.forget(env_lane, oldest_kept + reach)
+                    self.forget(env_lane, oldest_kept + place.depth - 1)
                 if place in self.schema.carried and num_steps:
                     pending = target[env_lane, slots[0]]
                     if pending.tobytes() != np.ascontiguousarray(values[0, env]).tobytes():
@@ -208,32 +178,27 @@ class LaneRing:
         shape = leaf.shape
         if place.depth > 1:
             shape = (place.stacked_shape[0] // place.depth, *place.stacked_shape[1:])
-        inner = np.empty((0, *shape), leaf.dtype).strides[1:]
-        slot_bytes, buffer, offset = place.slot_bytes, self._rows, 0
         if place.row_offset >= 0:
-            slot_bytes, offset = self.schema.row_bytes, place.row_offset
-        else:
-            buffer = self._blocks[place.block]
-        return np.ndarray(
-            (self.num_lanes, self.num_slots, *shape),
-            leaf.dtype,
-            buffer,
-            offset,
-            (self.num_slots * slot_bytes, slot_bytes, *inner),
-        )
+            return self._slots_view(self._rows, self.schema.row_bytes, place.row_offset, shape, leaf.dtype)
+        return self._slots_view(self._blocks[place.block], place.slot_bytes, 0, shape, leaf.dtype)
 
     def flag_column(self, byte: int) -> np.ndarray:
         """View of a flag of every slot, bool `[num_lanes, num_slots, 1]`."""
-        row_bytes = self.schema.row_bytes
-        shape = (self.num_lanes, self.num_slots, 1)
-        return np.ndarray(shape, np.bool_, self._rows, byte, (self.num_slots * row_bytes, row_bytes, 1))
+        return self._slots_view(self._rows, self.schema.row_bytes, byte, (1,), np.dtype(np.bool_))
 
     def are_cut(self, ids: np.ndarray) -> np.ndarray:
         """Whether the stream breaks or ends after each step in `ids`."""
-        shape, row_bytes = (self.num_lanes * self.num_slots,), (self.schema.row_bytes,)
-        tails = np.ndarray(shape, np.int32, self._rows, layout.R_TAIL, row_bytes)
-        are_cut: np.ndarray = tails[self.slots(ids)] != 0
+        tails = self._slots_view(self._rows, self.schema.row_bytes, layout.R_TAIL, (), np.dtype(np.int32))
+        are_cut: np.ndarray = tails.reshape(-1)[self.slots(ids)] != 0
         return are_cut
+
+    def _slots_view(
+        self, buffer: np.ndarray, slot_bytes: int, offset: int, shape: tuple[int, ...], dtype: np.dtype
+    ) -> np.ndarray:
+        """View of what every slot has at `offset` of its bytes in `buffer`, `[num_lanes, num_slots, *shape]`."""
+        inner = np.empty((0, *shape), dtype).strides[1:]
+        strides = (self.num_slots * slot_bytes, slot_bytes, *inner)
+        return np.ndarray((self.num_lanes, self.num_slots, *shape), dtype, buffer, offset, strides)
 
     def block_address(self, place: Place) -> int:
         """Address of the block column of a place, 0 if it lies in the rows."""
@@ -246,31 +211,23 @@ class LaneRing:
         are_broken: np.ndarray = ~is_kept | self.are_cut(before)
         return are_broken
 
-    def append_piece(
-        self, piece: np.ndarray, blocks: Sequence[int], lane: int, lanes: np.ndarray, joint: Joint, num_records: int
-    ) -> None:
-        """Append the steps of a piece to the lanes from `lane` on.
+    def append_from(self, old: np.ndarray, blocks: Sequence[int], spans: np.ndarray, num_records: int) -> None:
+        """Append steps of another ring or of a piece.
 
         Parameters
         ----------
-        piece : int64 [H_NUM_WORDS]
-            Header of the piece, which has the same schema.
+        old : int64 [H_NUM_WORDS]
+            Its header; it has the same schema.
         blocks : sequence of int
             Addresses of its block columns.
-        lane : int
-            First lane.
-        lanes : int64 [3, num_lanes]
-            Number of the first step, number of steps, and whether the stream breaks before them.
-        joint : Joint
-            How it continues what is there.
+        spans : int64 [lanes, X_NUM_WORDS]
+            Which steps go where: `spans_of`.
         num_records : int
             Its side-table records.
         """
-        self._reserve(num_records + len(joint.follows))
+        self._reserve(num_records + len(spans))
         table = self.block_table(blocks, self.block_addresses)
-        transfer_kernels.append_piece(
-            piece, self.header, self._carried, table, self.stacks, lane, lanes, joint.num_known, joint.follows
-        )
+        transfer_kernels.append_steps(old, self.header, self._carried, table, self.schema.stack_table, spans)
 
     def block_table(self, old: Sequence[int], new: Sequence[int]) -> np.ndarray:
         """For each block column its address in two rings or pieces, and the bytes of a slot, int64 [num_blocks, 3]."""
@@ -291,15 +248,9 @@ class LaneRing:
         # The oldest stack is made of frames of the steps before it.
         lows = np.minimum(heads, np.maximum(old.lows[lanes], firsts - (self.schema.depth - 1)))
         self._cursors[:, lanes] = lows
-        spans = np.zeros((len(lanes), transfer_kernels.X_NUM_WORDS), np.int64)
-        spans[:, transfer_kernels.X_FROM_LANE] = spans[:, transfer_kernels.X_TO_LANE] = lanes
-        spans[:, transfer_kernels.X_FROM] = lows
-        spans[:, transfer_kernels.X_LOW] = old.lows[lanes]
-        spans[:, transfer_kernels.X_NUM_STEPS] = heads - lows
+        spans = spans_of(lanes, lows, old.lows[lanes], heads - lows, lanes)
         num_records = int(old.header[layout.H_TAIL_TOP] + old.header[layout.H_WHOLE_TOP])
-        self._reserve(num_records + len(lanes))
-        table = self.block_table(old.block_addresses, self.block_addresses)
-        transfer_kernels.append_steps(old.header, self.header, self._carried, table, self.stacks, spans)
+        self.append_from(old.header, old.block_addresses, spans, num_records)
         self.firsts[lanes] = firsts
         self.set_counts(old.num_cuts, old.num_ends)
 
@@ -315,20 +266,24 @@ class LaneRing:
             allocate(self._name(f"block{index}"), num_slots * num_bytes, huge_pages=True)
             for index, num_bytes in enumerate(schema.block_bytes)
         ]
-        self._tails = allocate(self._name("tails"), num_slots * schema.tail_bytes, reserve=False)
         # A step may keep two whole stacks: its own and the one that it led to.
-        self._wholes = allocate(self._name("wholes"), 2 * num_slots * schema.whole_bytes, reserve=False)
-        self._free = [allocate(self._name(f"free{table}"), 8 * num_slots, reserve=False) for table in (0, 1)]
+        self._side_bytes = {"tails": schema.tail_bytes, "wholes": 2 * schema.whole_bytes, "free0": 8, "free1": 8}
+        self._side_tables = [
+            allocate(self._name(name), num_slots * num_bytes, reserve=False)
+            for name, num_bytes in self._side_bytes.items()
+        ]
 
     def _name(self, array: str) -> str:
         return f"{self.generation}-{array}"
 
-    def _carried_table(self) -> np.ndarray:
-        """The table of carried fields, but for where samples have them."""
-        table = [
+    def _make_tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The tables of carried fields, of step fields and of flags that `append` reads samples by."""
+        schema = self.schema
+        positions = {leaf.path: index for index, (leaf, _) in enumerate(schema.inputs)}
+        carried = [
             [
-                0,
-                0,
+                positions[place.leaf.path],
+                positions[next_path(place.leaf.path)],
                 place.leaf.num_bytes,
                 place.row_offset,
                 self.block_address(place),
@@ -336,25 +291,30 @@ class LaneRing:
                 place.depth,
                 place.whole_offset,
             ]
-            for place in self.schema.carried
+            for place in schema.carried
         ]
-        return np.array(table, np.int64).reshape(-1, layout.C_NUM_WORDS)
+        steps = [
+            [
+                positions[place.leaf.path],
+                place.leaf.num_bytes,
+                place.row_offset,
+                self.block_address(place),
+                DTYPE_CODES[place.leaf.dtype] if place.is_reward else layout.D_NONE,
+            ]
+            for place in schema.steps
+        ]
+        flags = np.zeros((len(FLAGS), 2), np.int64)
+        for key in FLAGS.keys() & {path[0] for path in positions}:
+            flags[FLAGS[key]] = positions[(key,)], DTYPE_CODES[schema.inputs[positions[(key,)]][0].dtype]
+        return np.array(carried, np.int64), np.array(steps, np.int64), flags
 
     def _make_header(self) -> np.ndarray:
-        header = np.zeros(layout.H_NUM_WORDS, np.int64)
-        header[layout.H_ROWS] = self._rows.ctypes.data
-        header[layout.H_ROW_BYTES] = self.schema.row_bytes
-        header[layout.H_SLOTS] = self.num_slots
+        tails, wholes, *free = (table.ctypes.data for table in self._side_tables)
+        header = make_header(self.schema, self.num_slots, self._rows.ctypes.data, tails, wholes)
         header[layout.H_CAPACITY] = self.capacity
         for word, cursor in zip((layout.H_HEAD, layout.H_FIRST, layout.H_LOW), self._cursors, strict=True):
             header[word] = cursor.ctypes.data
-        header[layout.H_TAILS] = self._tails.ctypes.data
-        header[layout.H_TAIL_BYTES] = self.schema.tail_bytes
-        header[layout.H_TAIL_FREE] = self._free[0].ctypes.data
-        header[layout.H_WHOLES] = self._wholes.ctypes.data
-        header[layout.H_WHOLE_BYTES] = self.schema.whole_bytes
-        header[layout.H_WHOLE_FREE] = self._free[1].ctypes.data
-        header[layout.H_DEPTH] = self.schema.depth
+        header[layout.H_TAIL_FREE], header[layout.H_WHOLE_FREE] = free
         header[layout.H_NUM_LANES] = self.num_lanes
         return header
 
@@ -364,19 +324,33 @@ class LaneRing:
         if needed <= self._reserved:
             return
         reserved = min(self._num_records, max(needed, self._reserved + max(_RESERVED_RECORDS, self._reserved // 4)))
-        self.allocator.reserve_until(self._name("tails"), reserved * self.schema.tail_bytes)
-        if self.schema.whole_bytes:
-            self.allocator.reserve_until(self._name("wholes"), 2 * reserved * self.schema.whole_bytes)
-        for table in (0, 1):
-            self.allocator.reserve_until(self._name(f"free{table}"), 8 * reserved)
+        for name, num_bytes in self._side_bytes.items():
+            if num_bytes:
+                self.allocator.reserve_until(self._name(name), reserved * num_bytes)
         self._reserved = reserved
 
 
-def stack_table(schema: Schema) -> np.ndarray:
-    """Block, bytes, depth and place in a whole record of each stacked field, int64 [num_stacks, Z_NUM_WORDS]."""
-    table = [
-        (place.block, place.leaf.num_bytes, place.depth, place.whole_offset)
-        for place in schema.carried
-        if place.depth > 1
-    ]
-    return np.array(table, np.int64).reshape(-1, transfer_kernels.Z_NUM_WORDS)
+def make_header(schema: Schema, num_slots: int, rows: int, tails: int, wholes: int) -> np.ndarray:
+    """The words that the headers of rings and pieces share; `rows`, `tails` and `wholes` are addresses."""
+    header = np.zeros(layout.H_NUM_WORDS, np.int64)
+    header[layout.H_SLOTS], header[layout.H_DEPTH] = num_slots, schema.depth
+    header[layout.H_ROWS], header[layout.H_ROW_BYTES] = rows, schema.row_bytes
+    header[layout.H_TAILS], header[layout.H_TAIL_BYTES] = tails, schema.tail_bytes
+    header[layout.H_WHOLES], header[layout.H_WHOLE_BYTES] = wholes, schema.whole_bytes
+    return header
+
+
+def spans_of(lanes: np.ndarray | int, begins: np.ndarray, *words: np.ndarray | int) -> np.ndarray:
+    """Which steps go where, int64 [num_lanes, X_NUM_WORDS]: for each of the words, one number a lane or one for all."""
+    spans = np.zeros((len(begins), transfer_kernels.X_NUM_WORDS), np.int64)
+    for word, values in enumerate((lanes, begins, *words)):
+        spans[:, word] = values
+    return spans
+
+
+def ids_of(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Ids of the steps `begins` to `ends` [num_lanes] of all lanes, lane by lane."""
+    spans = zip(begins, ends, strict=True)
+    return np.concatenate(
+        [np.arange(*span, dtype=np.int64) | lane << layout.ID_SHIFT for lane, span in enumerate(spans)]
+    )

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
+from recollect.agent.storages.experience.store.lane_ring import ids_of
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 
 
@@ -53,8 +53,7 @@ class Outbox:
             return None
         ring = self._store.ring
         begins, ends = np.maximum(self._next, ring.firsts), ring.heads.copy()
-        steps = [np.arange(*span) | lane << layout.ID_SHIFT for lane, span in enumerate(zip(begins, ends, strict=True))]
-        states = list(self._store.starts.states(np.concatenate(steps)).values())
+        states = list(self._store.starts.states(ids_of(begins, ends)).values())
         num_cuts = ring.num_cuts - self._num_cuts
         piece = RingPiece.cut_from(ring, 0, begins, ends, origins=self._origins, num_cuts=num_cuts, states=states)
         self._next, self._num_cuts = ends, ring.num_cuts

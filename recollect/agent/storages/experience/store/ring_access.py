@@ -28,8 +28,6 @@ class RingAccess:
         Gathers batches.
     shifted_plan : OutputPlan or None
         Gathers batches in which the stacks of both ends share the memory of their common frames.
-    is_nested : bool
-        Whether a key holds a dict of arrays.
     """
 
     def __init__(self, ring: LaneRing, intake: Intake, starts: Starts) -> None:
@@ -37,13 +35,8 @@ class RingAccess:
         self.intake = intake
         self.starts = starts
         self.any_step = Starts(ring.num_lanes)
-        ring.bind_inputs(intake.positions)
         self.plan = OutputPlan(ring)
-        self.shifted_plan: OutputPlan | None = None
-        if ring.schema.depth > 1:
-            self.shifted_plan = OutputPlan(ring, shifted_stacks=True)
-        leaves = [place.leaf for place in (*ring.schema.carried, *ring.schema.steps)]
-        self.is_nested = any(len(leaf.path) > 1 for leaf in (*leaves, *ring.schema.hidden))
+        self.shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
 
     def moved_to(self, ring: LaneRing) -> "RingAccess":
         """The lanes with another ring, which holds the same steps, or the newest of them."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.kernels import transfer_kernels as kernels
-from recollect.agent.storages.experience.store.lane_ring import REFUSALS, LaneRing
+from recollect.agent.storages.experience.store.lane_ring import REFUSALS, LaneRing, make_header, spans_of
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.sources import Joint
 from recollect.errors import SchemaError
@@ -88,11 +88,7 @@ class RingPiece:
             Hidden states of all steps, lane by lane, if they are to travel.
         """
         lanes = np.arange(lane, lane + len(begins))
-        spans = np.zeros((len(lanes), kernels.X_NUM_WORDS), np.int64)
-        spans[:, kernels.X_FROM_LANE] = lanes
-        spans[:, kernels.X_FROM] = begins
-        spans[:, kernels.X_LOW] = ring.lows[lanes]
-        spans[:, kernels.X_NUM_STEPS] = ends - begins
+        spans = spans_of(lanes, begins, ring.lows[lanes], ends - begins)
         counts = np.zeros(2, np.int64)
         kernels.count_records(ring.header, spans, counts)
         numbers = [_MAGIC, len(lanes), *counts, num_cuts, len(states) > 0]
@@ -101,7 +97,7 @@ class RingPiece:
         piece = cls.__new__(cls)
         piece._hold(ring.schema, None, words)
         blocks = ring.block_table(ring.block_addresses, piece._block_addresses)
-        kernels.cut_steps(ring.header, piece._header, blocks, ring.stacks, spans)
+        kernels.cut_steps(ring.header, piece._header, blocks, ring.schema.stack_table, spans)
         kernels.pack_rows(piece._header, *piece._packed_rows())
         for target, values in zip(piece.states, states, strict=True):
             target[...] = values
@@ -109,8 +105,12 @@ class RingPiece:
 
     def append_to(self, ring: LaneRing, lane: int, joint: Joint) -> None:
         """Append the steps that are not known yet to the lanes of a ring from `lane` on."""
+        num_steps, breaks = self.num_steps, self._lanes[_L_BREAKS]
+        rows = np.cumsum(num_steps + 1) - num_steps - 1  # each lane's rows follow the row behind another's
+        lanes = np.arange(lane, lane + len(rows))
+        spans = spans_of(0, rows, rows, num_steps, lanes, joint.num_known, joint.follows, breaks)
         num_records = int(self._words[_W_TAILS] + self._words[_W_WHOLES])
-        ring.append_piece(self._header, self._block_addresses, lane, self._lanes, joint, num_records)
+        ring.append_from(self._header, self._block_addresses, spans, num_records)
 
     @property
     def states(self) -> list[np.ndarray]:
@@ -141,21 +141,8 @@ class RingPiece:
         self.data = data
         self._address = data.ctypes.data
         self._rows = np.zeros(num_rows * schema.row_bytes, np.uint8)
-        self._header = self._make_header(num_rows)
-
-    def _make_header(self, num_rows: int) -> np.ndarray:
-        """The header of a ring of one lane, whose slots are the rows."""
-        schema = self.schema
-        header = np.zeros(layout.H_NUM_WORDS, np.int64)
-        header[layout.H_ROWS] = self._rows.ctypes.data
-        header[layout.H_ROW_BYTES] = schema.row_bytes
-        header[layout.H_SLOTS] = num_rows
-        header[layout.H_TAILS] = self._address + self._starts[_TAILS]
-        header[layout.H_TAIL_BYTES] = schema.tail_bytes
-        header[layout.H_WHOLES] = self._address + self._starts[_WHOLES]
-        header[layout.H_WHOLE_BYTES] = schema.whole_bytes
-        header[layout.H_DEPTH] = schema.depth
-        return header
+        tails, wholes = (self._address + self._starts[section] for section in (_TAILS, _WHOLES))
+        self._header = make_header(schema, num_rows, self._rows.ctypes.data, tails, wholes)
 
     @property
     def _block_addresses(self) -> list[int]:

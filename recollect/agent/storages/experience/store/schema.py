@@ -133,6 +133,33 @@ class Schema:
         return np.array(rewards, np.int64).reshape(-1, 2)
 
     @property
+    def is_nested(self) -> bool:
+        """Whether a key holds a dict of arrays."""
+        return any(len(leaf.path) > 1 for leaf in (*(leaf for leaf, _ in self.inputs), *self.hidden))
+
+    @cached_property
+    def stored(self) -> dict[KeyPath, Place]:
+        """Where each stored field lies; of flags, the bytes that stand for them."""
+        flags = {(key,): Place(Leaf((key,), (1,), np.dtype(np.bool_)), FLAG_BYTES[key], -1) for key in self.flags}
+        return {place.leaf.path: place for place in (*self.carried, *self.steps)} | flags
+
+    @cached_property
+    def stack_table(self) -> np.ndarray:
+        """Block, bytes, depth and place in a whole record of each stacked field, int64 [num_stacks, Z_NUM_WORDS]."""
+        stacks = [place for place in self.carried if place.depth > 1]
+        table = [(place.block, place.leaf.num_bytes, place.depth, place.whole_offset) for place in stacks]
+        return np.array(table, np.int64).reshape(-1, layout.Z_NUM_WORDS)
+
+    @cached_property
+    def inputs(self) -> list[tuple[Leaf, int]]:
+        """What a sample brings, and the axis of stacked frames that is to be moved to the front, -1 if none is."""
+        carried = [(place.leaf, place.axis if place.depth > 1 and place.axis else -1) for place in self.carried]
+        following = [(Leaf(next_path(leaf.path), leaf.shape, leaf.dtype), axis) for leaf, axis in carried]
+        flags = {**self.flags, keys.CUT: np.dtype(np.bool_)}
+        rest = [place.leaf for place in self.steps] + [Leaf((key,), (1,), dtype) for key, dtype in flags.items()]
+        return carried + following + [(leaf, -1) for leaf in rest]
+
+    @property
     def slot_bytes(self) -> int:
         """Bytes of one step in its slot, side tables apart."""
         return self.row_bytes + sum(self.block_bytes)
@@ -185,16 +212,12 @@ def leaves_of(key: str, value: Observation, num_lead: int) -> list[Leaf]:
     for path, array in walk((key,), value):
         if not all(isinstance(part, str) for part in path):
             raise SchemaError(f"{key} is a dict with the keys {path[1:]!r}; keys must be strings")
-        dtype = numpy_dtype(path, array)
+        dtype, name = numpy_dtype(path, array), keys.PATH_SEPARATOR.join(path)
         if array.ndim < num_lead:
-            raise SchemaError(
-                f"{keys.PATH_SEPARATOR.join(path)} lacks the axis of envs, [num_envs, ...]; give arrays of one env as "
-                "obs[None]"
-            )
+            raise SchemaError(f"{name} lacks the axis of envs, [num_envs, ...]; give arrays of one env as obs[None]")
         try:
             torch.from_numpy(np.empty(0, dtype))
         except TypeError:
-            name = keys.PATH_SEPARATOR.join(path)
             raise SchemaError(f"{name} has dtype {dtype}, which torch lacks; convert it, e.g. to float32") from None
         leaves.append(Leaf(path, tuple(array.shape[num_lead:]), dtype))
     return leaves
@@ -289,70 +312,37 @@ def plan_schema(sample: Mapping[str, Any], *, num_lead: int, recurrent: bool, fr
     derived = {*_NEXT_OF.values(), *FLAGS, *carried} | ({keys.RHS} if recurrent else set())
     step_keys: list[str] = [key for key in _REWARDS if key in leaves]
     step_keys += [key for key in leaves if key not in derived and key not in _REWARDS]
-    return place_fields(
+    return _placed(
+        Schema(flags=flags, hidden=hidden),
         [leaf for key in step_keys for leaf in leaves[key]],
         [leaf for key in carried for leaf in leaves[key]],
         stacks,
-        flags,
-        hidden,
     )
 
 
-def place_fields(
-    steps: Collection[Leaf],
-    carried: Collection[Leaf],
-    stacks: Mapping[KeyPath, tuple[int, int]],
-    flags: Mapping[str, np.dtype],
-    hidden: Collection[Leaf],
+def _placed(
+    schema: Schema, steps: list[Leaf], carried: list[Leaf], stacks: Mapping[KeyPath, tuple[int, int]]
 ) -> Schema:
     """Lay fields out; the same fields in the same order always lie at the same places."""
-    schema = Schema(flags=dict(flags), hidden=list(hidden))
-    placer = _Placer(schema, layout.R_FIXED_STACKED if stacks else layout.R_FIXED, stacks)
-    for leaf in steps:
-        placer.place_step(leaf)
-    for leaf in carried:
-        placer.place_carried(leaf)
-    placer.finish()
-    return schema
-
-
-class _Placer:
-    """Lays fields into rows, blocks, tails and whole stacks, one after another."""
-
-    def __init__(self, schema: Schema, fixed_bytes: int, stacks: Mapping[KeyPath, tuple[int, int]]) -> None:
-        self._schema = schema
-        self._stacks = stacks
-        self._row_end = fixed_bytes
-        self._tail_end = layout.T_FIXED_STACKED if stacks else 0
-        self._whole_end = 0
-
-    def place_step(self, leaf: Leaf) -> None:
-        row_offset, block = self._slot_place(leaf, leaf.num_bytes, packed=leaf.num_bytes <= _LARGEST_PACKED_BYTES)
-        self._schema.steps.append(Place(leaf, row_offset, block))
-
-    def place_carried(self, leaf: Leaf) -> None:
-        depth, axis = self._stacks.get(leaf.path, (1, 0))
+    row_end, tail_end = (layout.R_FIXED_STACKED, layout.T_FIXED_STACKED) if stacks else (layout.R_FIXED, 0)
+    for leaf in steps + carried:
+        depth, axis = stacks.get(leaf.path, (1, 0))
         slot_bytes = leaf.num_bytes // depth
-        packed = depth == 1 and leaf.num_bytes <= _LARGEST_PACKED_BYTES
-        row_offset, block = self._slot_place(leaf, slot_bytes, packed=packed)
-        tail_offset, self._tail_end = self._tail_end, self._tail_end + slot_bytes
-        whole_offset = self._whole_end
-        if depth > 1:
-            self._whole_end += leaf.num_bytes
-        self._schema.carried.append(Place(leaf, row_offset, block, tail_offset, depth, axis, whole_offset))
-
-    def finish(self) -> None:
-        self._schema.row_bytes = _align(self._row_end, 8)
-        self._schema.tail_bytes = _align(self._tail_end, 8)
-        self._schema.whole_bytes = self._whole_end
-
-    def _slot_place(self, leaf: Leaf, slot_bytes: int, *, packed: bool) -> tuple[int, int]:
-        if packed:
-            offset = _align(self._row_end, leaf.dtype.itemsize)
-            self._row_end = offset + slot_bytes
-            return offset, -1
-        self._schema.block_bytes.append(slot_bytes)
-        return -1, len(self._schema.block_bytes) - 1
+        row_offset = block = -1
+        if depth == 1 and slot_bytes <= _LARGEST_PACKED_BYTES:
+            row_offset = _align(row_end, leaf.dtype.itemsize)
+            row_end = row_offset + slot_bytes
+        else:
+            block = len(schema.block_bytes)
+            schema.block_bytes.append(slot_bytes)
+        if len(schema.steps) < len(steps):
+            schema.steps.append(Place(leaf, row_offset, block))
+            continue
+        schema.carried.append(Place(leaf, row_offset, block, tail_end, depth, axis, schema.whole_bytes))
+        tail_end += slot_bytes
+        schema.whole_bytes += leaf.num_bytes if depth > 1 else 0
+    schema.row_bytes, schema.tail_bytes = _align(row_end, 8), _align(tail_end, 8)
+    return schema
 
 
 def _align(offset: int, multiple: int) -> int:

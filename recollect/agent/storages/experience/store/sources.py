@@ -1,12 +1,12 @@
 """`Sources`: who feeds a store, which lanes are theirs, and how far each has got."""
 
-import operator
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from recollect.checks import check_whole
 from recollect.errors import ConfigError, StorageError
 
 
@@ -88,15 +88,7 @@ def check_source(source: Hashable) -> None:
 def check_origin(source: Hashable, first_step: int | None) -> int | None:
     """Refuse what cannot be a source's name, or the running number of a step; returns the number."""
     check_source(source)
-    if first_step is None:
-        return None
-    try:
-        number = operator.index(first_step)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise ConfigError(f"first_step must be a whole number of at least 0 or None, got {first_step!r}")
-    return number
+    return None if first_step is None else check_whole("first_step", first_step)
 
 
 class Sources:
@@ -125,7 +117,9 @@ class Sources:
         return self.known[name].lane
 
     def add(self, name: Hashable, received: np.ndarray, add_lanes: Callable[[], int]) -> Source:
-        """Let a source feed the first lanes, those that another left, or new ones; `add_lanes` tells the first."""
+        """A source; a new one feeds the first lanes, those that another left, or those that `add_lanes` adds."""
+        if name in self.known:
+            return self.known[name]
         if self._vacant_lanes:
             lane = self._vacant_lanes.pop(0)
         elif not self.known:
