@@ -94,7 +94,7 @@ def measure_rates(mode: str, most: int, update_every: int, seconds: float) -> tu
         rates[workers.num_workers], overheads[workers.num_workers] = rate_of(workers, seconds)
         if workers.num_workers == 1:
             break
-        workers.collector.remove_workers(workers.num_workers // 2)
+        workers.collector.set_num_workers(workers.num_workers - workers.num_workers // 2)
     workers.stop()
     return dict(sorted(rates.items())), dict(sorted(overheads.items()))
 

@@ -21,10 +21,9 @@ from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
 from recollect.runs.state_files import flatten, write_tensors
 from recollect.runs.writers import MetricWriter
-from recollect.scheme.collection.collectors.reports import worker_metrics
+from recollect.scheme.collection.collectors.reports import gradient_worker_metrics, worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation
-from recollect.scheme.gradients.gradient_source import GradientReport
-from recollect.scheme.gradients.records import gradient_worker_metrics
+from recollect.scheme.gradients.status import GradientReport
 from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)

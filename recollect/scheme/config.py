@@ -104,6 +104,13 @@ class SchemeConfig(Options):
             raise ConfigError("asynchronous collection needs remote workers; use num_col_workers, or col_mode 'sync'")
         if self.grad_mode == keys.ASYNC and self.num_grad_workers == 0:
             raise ConfigError("asynchronous gradients need remote workers; use num_grad_workers, or grad_mode 'sync'")
+        # Gradients of workers that begin together are applied one after the other.
+        least = self.num_grad_workers - 1
+        if self.grad_mode == keys.ASYNC and self.max_policy_lag is not None and self.max_policy_lag < least:
+            raise ConfigError(
+                f"gradients of {self.num_grad_workers} asynchronous workers are up to {least} updates behind, "
+                f"got max_policy_lag {self.max_policy_lag}; use at least {least}, or grad_mode 'sync'"
+            )
 
     @property
     def is_remote(self) -> bool:

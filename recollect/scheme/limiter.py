@@ -19,8 +19,8 @@ class ReplayRatio:
 
     Parameters
     ----------
-    updates_per_step : float
-        Updates for each collected step.
+    updates_per_step : float or None
+        Updates for each collected step; None sets no limit.
 
     Examples
     --------
@@ -33,15 +33,19 @@ class ReplayRatio:
     1
     """
 
-    def __init__(self, updates_per_step: float) -> None:
-        self.updates_per_step = check_number("updates_per_step", updates_per_step, 0.0, above_low=True)
+    def __init__(self, updates_per_step: float | None) -> None:
+        if updates_per_step is not None:
+            check_number("updates_per_step", updates_per_step, 0.0, above_low=True)
+        self.updates_per_step = updates_per_step
         self._credit = 0.0
         self._num_steps = 0
         self._num_updates = 0
 
     @property
-    def due(self) -> int:
-        """Whole updates that are to be made before more is collected."""
+    def due(self) -> int | None:
+        """Whole updates that are to be made before more is collected; None without a limit."""
+        if self.updates_per_step is None:
+            return None
         allowed = self._credit + self._num_steps * self.updates_per_step
         return max(0, math.floor(allowed + 1e-9) - self._num_updates)
 
@@ -55,6 +59,8 @@ class ReplayRatio:
 
     def state(self) -> dict[str, float]:
         """What a checkpoint needs, in one number, so that it is of use with another ratio or other workers too."""
+        if self.updates_per_step is None:
+            return {}
         return {_CREDIT: self._credit + self._num_steps * self.updates_per_step - self._num_updates}
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect import keys
+from recollect.checks import check_count
 from recollect.roles import (
     ActorFactory,
     AlgorithmFactory,
@@ -22,22 +23,20 @@ from recollect.scheme.base.commands import (
     SetStorageParameter,
 )
 from recollect.scheme.base.resources import Demand
-from recollect.scheme.base.shared import SharedComponents
-from recollect.scheme.collection.agent_worker import AgentWorker
+from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.collectors.collector import check_addition, check_removal
+from recollect.scheme.collection.collectors.collector import check_num_workers
 from recollect.scheme.collection.worker.components import Factories
-from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.sync_source import SyncGradientSource
+from recollect.scheme.stages import check_compatibility
 from recollect.scheme.updates.all_reduce import PeerWorker
-from recollect.scheme.updates.peers import PeerGradientSource, PeerUWorker
+from recollect.scheme.updates.peers import PeerGradientSource
 from recollect.scheme.updates.u_worker import UWorker
 
 
@@ -103,15 +102,14 @@ class Scheme(SharedComponents):
     ) -> None:
         self.config = SchemeConfig.of("a scheme", options)
         check_compatibility(self.config, algo_factory, storage_factory)
-        parts = (algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory)
         factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
         # Has the actor and the algorithm that gradients from elsewhere are applied to.
         learner = AgentWorker(0, 0, factories, device=device) if self.config.num_grad_workers else None
-        col_workers = _col_workers_factory(self.config, *parts)
+        col_workers = _col_workers_factory(self.config, factories)
         self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
         try:
             self.gradients: GradientSource = (
-                LocalGradientSource(GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio))
+                GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio)
                 if learner is None
                 else _remote_gradients(self.config, learner, col_workers, device)
             )
@@ -119,7 +117,7 @@ class Scheme(SharedComponents):
             self._leave()
             raise
         self.col_worker = self.gradients.col_worker
-        self.update_worker = _update_worker(self.gradients)
+        self.update_worker = UWorker(0, self.gradients)
         self.num_col_workers = self.config.num_col_workers
 
     @property
@@ -181,13 +179,11 @@ class Scheme(SharedComponents):
 
     def add_col_workers(self, num_workers: int = 1) -> None:
         """Let so many more remote workers collect for each gradient worker."""
-        check_addition(num_workers, self.num_col_workers)
-        self._set_num_col_workers(self.num_col_workers + num_workers)
+        self._set_num_col_workers(self.num_col_workers + check_count("num_workers", num_workers))
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
         """Let so many fewer remote workers collect for each gradient worker; one must stay."""
-        check_removal(num_workers, self.num_col_workers)
-        self._set_num_col_workers(self.num_col_workers - num_workers)
+        self._set_num_col_workers(self.num_col_workers - check_count("num_workers", num_workers))
 
     def stop(self) -> None:
         """Close the environments and end all remote workers; a Ray cluster of the scheme's own ends too."""
@@ -195,6 +191,7 @@ class Scheme(SharedComponents):
         self._leave()
 
     def _set_num_col_workers(self, num_workers: int) -> None:
+        check_num_workers(num_workers, self.num_col_workers)
         self.update_worker.execute(SetNumCollectors(num_workers))
         self.num_col_workers = num_workers
 
@@ -204,21 +201,14 @@ class Scheme(SharedComponents):
             engine.disconnect()
 
 
-def _col_workers_factory(
-    config: SchemeConfig,
-    algo_factory: AlgorithmFactory,
-    actor_factory: ActorFactory,
-    storage_factory: StorageFactory,
-    test_envs_factory: EnvsFactory | None,
-    train_envs_factory: EnvsFactory,
-) -> CWorkersFactory:
+def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkersFactory:
     return CWorkerSet.create_factory(
         config.num_col_workers,
-        algo_factory,
-        actor_factory,
-        storage_factory,
-        None if config.num_grad_workers else test_envs_factory,
-        train_envs_factory,
+        factories.algo,
+        factories.actor,
+        factories.storage,
+        None if config.num_grad_workers else factories.envs_test,
+        factories.envs_train,
         config.num_grad_workers,
         config.fraction_samples,
         config.compress,
@@ -257,7 +247,3 @@ def _remote_gradients(
     if config.grad_mode == keys.ASYNC:
         return AsyncGradientSource(learner, workers, config.max_policy_lag)
     return SyncGradientSource(learner, workers, config.replay_ratio)
-
-
-def _update_worker(gradients: GradientSource) -> UWorker:
-    return PeerUWorker(0, gradients) if isinstance(gradients, PeerGradientSource) else UWorker(0, gradients)

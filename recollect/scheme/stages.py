@@ -1,12 +1,12 @@
-"""What an update stage means for experience: on-policy algorithms use it once, off-policy ones keep it."""
+"""What an update stage means for experience, and which schemes suit an algorithm.
 
-from typing import TYPE_CHECKING
+On-policy algorithms use experience once, off-policy ones keep it.
+"""
 
+from recollect import keys
 from recollect.errors import ConfigError
-from recollect.roles import Algorithm, Storage
-
-if TYPE_CHECKING:
-    from recollect.scheme.config import SchemeConfig
+from recollect.roles import Algorithm, AlgorithmFactory, ComponentFactory, Storage, StorageFactory
+from recollect.scheme.config import SchemeConfig
 
 
 class OffPolicyStages:
@@ -31,7 +31,7 @@ class OffPolicyStages:
         """Whether a lane that has stored so many steps in this stage can store more: the oldest steps give way."""
         return True
 
-    def check_config(self, config: "SchemeConfig") -> None:
+    def check_config(self, config: SchemeConfig) -> None:
         """Refuse options of a scheme that such an algorithm cannot learn with: there are none."""
 
     def check_asynchronous(self, storage_class: type) -> None:
@@ -55,7 +55,7 @@ class OnPolicyStages(OffPolicyStages):
         """Whether it fits; what is larger than the whole storage is not kept back, so that the storage refuses it."""
         return num_stored == 0 or num_stored + num_more <= storage.max_size
 
-    def check_config(self, config: "SchemeConfig") -> None:
+    def check_config(self, config: SchemeConfig) -> None:
         """Refuse a replay ratio."""
         if config.replay_ratio is not None:
             raise ConfigError(
@@ -72,10 +72,30 @@ class OnPolicyStages(OffPolicyStages):
             )
 
 
-Stages = OffPolicyStages | OnPolicyStages
-"""How the schemes treat experience between one update stage and the next."""
-
-
-def stages_of(algorithm: Algorithm | type[Algorithm]) -> Stages:
+def stages_of(algorithm: Algorithm | type[Algorithm]) -> OffPolicyStages:
     """How the schemes treat the experience of an algorithm, or of a class of algorithms."""
     return OnPolicyStages() if algorithm.is_on_policy else OffPolicyStages()
+
+
+def check_compatibility(config: SchemeConfig, algo_factory: AlgorithmFactory, storage_factory: StorageFactory) -> None:
+    """Refuse a scheme that this algorithm or this storage cannot learn in, before any worker is built."""
+    algorithm = getattr(algo_factory, "algorithm_class", None)
+    # What factories of the user's own make is checked when it is made.
+    if algorithm is not None:
+        stages = stages_of(algorithm)
+        stages.check_config(config)
+        storage_class = getattr(storage_factory, "storage_class", None)
+        if config.col_mode == keys.ASYNC and storage_class is not None:
+            stages.check_asynchronous(storage_class)
+    if config.num_grad_workers:
+        check_own_storage(storage_factory)
+
+
+def check_own_storage(storage_factory: ComponentFactory) -> None:
+    """Refuse a storage that gradient workers, each of which has one, would have in common."""
+    config = getattr(storage_factory, "config", None)
+    if getattr(config, "path", None) is not None:
+        raise ConfigError(
+            "the gradient workers cannot share one file as their storage; leave path out, or use "
+            "num_grad_workers 0, which has one storage for all that is collected"
+        )

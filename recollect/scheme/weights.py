@@ -1,17 +1,21 @@
-"""Weights on their way to workers: versions, each put into the object store once."""
+"""What was learned, on its way to workers: weights, in versions that are each put into the object store once."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from recollect.roles import Actor
+from recollect.roles import Actor, Algorithm
 from recollect.scheme.base import engine
 
+Arrays = dict[str, np.ndarray]
+"""Weights by name. Arrays, because Ray reads them from its object store without a copy."""
 
-def pack_weights(module: Actor | nn.Module) -> dict[str, np.ndarray]:
+
+def pack_weights(module: Actor | nn.Module) -> Arrays:
     """Weights and buffers of a module, copied into arrays, which readers of an object store share."""
     return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
 
@@ -41,16 +45,66 @@ class PublishedWeights:
         return 0 if self._newest is None else self._newest.number
 
     def publish(self, actor: Actor, num_changes: int) -> Version:
-        """Return the newest version, a new one if the weights have changed since.
-
-        Parameters
-        ----------
-        actor : Actor
-            Owner of the weights.
-        num_changes : int
-            How often they were changed so far.
-        """
+        """Return the newest version of the weights: a new one if `num_changes`, so far, is not what it was."""
         if self._newest is None or num_changes != self._num_changes:
             self._newest = Version(self.number + 1, engine.put(pack_weights(actor)))
             self._num_changes = num_changes
         return self._newest
+
+
+@dataclass(frozen=True)
+class VersionedWeights:
+    """Weights at one version: of the actor, and those that are the algorithm's own, such as temperatures.
+
+    Attributes
+    ----------
+    actor, multipliers : dict of arrays
+        Weights by name.
+    version : int
+        Updates that were applied to them.
+    num_learners : int
+        Workers whose gradients make one update together.
+    num_missed : int
+        Updates that past stages were to bring and did not.
+    """
+
+    actor: Arrays
+    multipliers: Arrays
+    version: int
+    num_learners: int = 1
+    num_missed: int = 0
+
+
+def read_weights(algo: Algorithm, version: int) -> VersionedWeights:
+    """What an algorithm and its actor have learned; a copy."""
+    weights = pack_weights(algo.actor), pack_weights(algo.multipliers)
+    return VersionedWeights(*weights, version, algo.num_learners, algo.num_missed)
+
+
+def apply_weights(algo: Algorithm, learned: VersionedWeights) -> None:
+    """Let an algorithm and its actor adopt what another one has learned."""
+    algo.set_weights(unpack_weights(learned.actor))
+    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))
+    algo.num_updates = learned.version
+    algo.num_learners = learned.num_learners
+    algo.num_missed = learned.num_missed
+
+
+def read_state(algo: Algorithm) -> dict[str, Any]:
+    """All that it takes to learn on elsewhere as if here: weights, optimisers, counters, chance."""
+    return {"actor": pack_weights(algo.actor), "algorithm": algo.state()}
+
+
+def apply_state(algo: Algorithm, state: Mapping[str, Any], *, with_chance: bool) -> None:
+    """Resume from what `read_state` gave.
+
+    Parameters
+    ----------
+    with_chance : bool
+        Draw the same random numbers too. Workers that learn side by side must not.
+    """
+    chance = algo.generator.get_state()
+    algo.set_weights(unpack_weights(state["actor"]))
+    algo.load_state(state["algorithm"])
+    if not with_chance:
+        algo.generator.set_state(chance)

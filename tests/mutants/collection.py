@@ -172,8 +172,8 @@ MUTANTS: Final = (
     Mutant(
         "a checkpoint forgets how often data were collected",
         f"{COLLECTION}/worker/counts.py",
-        'self.iter = int(state["iter"])',
-        "self.iter = 0",
+        "vars(self).keys() - {EPISODES}",
+        'vars(self).keys() - {EPISODES, "iter"}',
         C_WORKER,
     ),
     Mutant(

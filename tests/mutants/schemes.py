@@ -13,7 +13,7 @@ NORMALISER_SUMS: Final = (f"{TESTS}/gradients/test_normaliser_sums.py",)
 REMOTE_SOURCE: Final = (f"{TESTS}/gradients/test_remote_source.py",)
 REPLAY_RATIO: Final = (f"{TESTS}/gradients/test_replay_ratio.py",)
 STATUS: Final = (f"{TESTS}/gradients/test_status.py",)
-VERSIONED_WEIGHTS: Final = (f"{TESTS}/gradients/test_versioned_weights.py",)
+VERSIONED_WEIGHTS: Final = (f"{TESTS}/test_versioned_weights.py",)
 ALL_REDUCE: Final = (f"{TESTS}/updates/test_all_reduce.py",)
 SUPERVISION: Final = (f"{TESTS}/base/test_supervision.py",)
 WORKER_SET: Final = (f"{TESTS}/base/test_worker_set.py",)
@@ -84,14 +84,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "temperatures do not travel with the weights",
-        f"{GRADIENTS}/versioned_weights.py",
+        f"{SCHEME}/weights.py",
         "    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))\n",
         "",
         VERSIONED_WEIGHTS,
     ),
     Mutant(
         "workers side by side draw the same random numbers",
-        f"{GRADIENTS}/versioned_weights.py",
+        f"{SCHEME}/weights.py",
         "    if not with_chance:\n",
         "    if with_chance:\n",
         VERSIONED_WEIGHTS,
@@ -127,8 +127,8 @@ MUTANTS: Final = (
     Mutant(
         "updates of all workers are counted for each",
         f"{GRADIENTS}/sync_source.py",
-        "                    self._limiter.updated()\n",
-        "                    [self._limiter.updated() for _ in replies]\n",
+        "                self._limiter.updated()\n",
+        "                [self._limiter.updated() for _ in replies]\n",
         REPLAY_RATIO,
     ),
     Mutant(
@@ -162,8 +162,8 @@ MUTANTS: Final = (
     Mutant(
         "a peer without data does not count the updates of others",
         f"{SCHEME}/updates/all_reduce.py",
-        "            super()._count_update()\n",
-        "            if info is not None:\n                super()._count_update()\n",
+        "            self._limiter.updated()\n",
+        "            if info is not None:\n                self._limiter.updated()\n",
         REPLAY_RATIO,
     ),
     Mutant(
@@ -253,7 +253,7 @@ MUTANTS: Final = (
     Mutant(
         "an update changes weights and no version",
         f"{SCHEME}/updates/u_worker.py",
-        "            gradients.col_worker.actor_version += 1\n",
+        "                gradients.col_worker.counts.actor_version += 1\n",
         "",
         (f"{TESTS}/updates/test_u_worker.py",),
     ),

@@ -9,7 +9,7 @@ import torch
 from recollect.agent.storages import ReplayBuffer
 from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.collection.c_worker_set import CWorkerSet
-from recollect.scheme.collection.collectors.codec import compress
+from recollect.scheme.collection.collectors.sent_piece import compress
 from tests.parts import CountingAlgo, ScriptedEnvs
 from tests.unit.scheme.collection.collectors.test_collector import WeightedActor
 from tests.unit.scheme.fake_engine import FakeEngine

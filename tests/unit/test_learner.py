@@ -119,7 +119,7 @@ def test_a_run_directory_holds_it_all(tmp_path: Path) -> None:
 
 def learn_from_stored(scheme: Scheme) -> None:
     """Update without collecting, which depends on nothing but what is restored."""
-    for _ in scheme.gradients.worker.compute_gradients():
+    for _ in scheme.gradients.compute_gradients():
         scheme.algo.apply_gradients()
 
 

@@ -27,30 +27,24 @@ class Command:
 
 
 @dataclass(frozen=True)
-class SetAlgorithmParameter(Command):
-    """Change a parameter of the algorithm."""
-
+class _SetParameter(Command):
     name: str
     value: object
 
     @property
     def key(self) -> tuple[object, ...]:
         return type(self), self.name
+
+
+class SetAlgorithmParameter(_SetParameter):
+    """Change a parameter of the algorithm."""
 
     def apply_to_agent(self, worker: "AgentWorker") -> None:
         worker.update_algorithm_parameter(self.name, self.value)
 
 
-@dataclass(frozen=True)
-class SetStorageParameter(Command):
+class SetStorageParameter(_SetParameter):
     """Change a parameter of the storage."""
-
-    name: str
-    value: object
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        return type(self), self.name
 
     def apply_to_agent(self, worker: "AgentWorker") -> None:
         worker.update_storage_parameter(self.name, self.value)

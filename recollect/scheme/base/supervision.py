@@ -51,18 +51,7 @@ class FinalWorkerError(WorkerError):
 
 
 class RestartLog:
-    """Counts the restarts of workers, and ends the run when there are too many.
-
-    Parameters
-    ----------
-    supervision : Supervision
-        How many are too many.
-
-    Attributes
-    ----------
-    counts : dict
-        Restarts so far of each worker, by its index.
-    """
+    """Counts the restarts of workers by their index, in `counts`, and ends the run when there are too many."""
 
     def __init__(self, supervision: Supervision) -> None:
         self.counts: dict[int, int] = {}
@@ -87,17 +76,8 @@ class RestartLog:
 class Heartbeat:
     """Follows the heartbeat of one remote worker.
 
-    Parameters
-    ----------
-    handle : Ray actor handle
-        The worker.
-    supervision : Supervision
-        How long it may be silent.
-
     Attributes
     ----------
-    handle
-        The worker.
     progress : int or None
         Its latest heartbeat; None until it has been built, and while it builds something itself.
     has_started : bool

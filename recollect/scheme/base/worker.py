@@ -12,13 +12,7 @@ from recollect.scheme.base.commands import Command
 
 
 class Worker(ABC):
-    """Base class of all workers: plain objects that do one part of training.
-
-    Parameters
-    ----------
-    index_worker : int
-        Tells the worker from others of its kind.
-    """
+    """Base class of all workers: plain objects that do one part of training, told apart by their index."""
 
     def __init__(self, index_worker: int) -> None:
         self.index_worker = index_worker

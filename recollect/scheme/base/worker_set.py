@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import WorkerError
@@ -48,31 +49,23 @@ class WorkerProcess(NamedTuple):
     node: str | None
 
 
+@dataclass(eq=False)
 class _Member:
     """One incarnation of a remote worker."""
 
-    def __init__(
-        self,
-        index: int,
-        epoch: int,
-        config: Resources,
-        handle: engine.RemoteHandle,
-        supervision: Supervision,
-        preparations: Sequence[object],
-    ) -> None:
-        self.index = index
-        self.epoch = epoch
-        self.config = config
-        self.handle = handle
-        self.heartbeat = Heartbeat(handle, supervision)
-        self.has_failed_to_build = False
-        self.num_calls = 0
-        self.reason: Exception | None = None
-        self._preparations = preparations
+    index: int
+    epoch: int
+    config: Resources
+    handle: engine.RemoteHandle
+    heartbeat: Heartbeat
+    preparations: Sequence[object]
+    has_failed_to_build: bool = False
+    num_calls: int = 0
+    reason: Exception | None = None
 
     def unprepared(self) -> Exception | None:
         """Why it could not be built, or not do what it had to do before its first call, which has ended; else None."""
-        preparations, self._preparations = self._preparations, ()
+        preparations, self.preparations = self.preparations, ()
         errors = [engine.outcome(reference).error for reference in preparations]
         self.has_failed_to_build = bool(errors) and errors[0] is not None and not engine.is_loss(errors[0])
         return next((error for error in errors if error is not None), None)
@@ -102,14 +95,8 @@ class WorkerSet:
 
     Attributes
     ----------
-    worker_class : type
-        Class of the workers.
     remote_config : dict
         Resources of one worker.
-    worker_params : dict
-        Arguments of its constructor.
-    num_workers : int
-        Remote workers.
     on_loss : callable or None
         Called with the index and the epoch of every incarnation that has ended, as soon as the next one is started,
         whatever the worker was doing. Callers learn here, and only here, what is gone with it.
@@ -184,7 +171,11 @@ class WorkerSet:
         members = list(self._members.values())
         asked = [member.handle.process.options(concurrency_group=engine.CONTROL_GROUP).remote() for member in members]
         engine.all_ready(asked, timeout_s)
-        return [self._process(member, question) for member, question in zip(members, asked, strict=True)]
+        answers = [engine.outcome(each).value if engine.ready([each], 0.0) else None for each in asked]
+        return [
+            WorkerProcess(member.index, member.epoch, self.restarts.get(member.index, 0), *(answer or (None, None)))
+            for member, answer in zip(members, answers, strict=True)
+        ]
 
     def epoch(self, index: int) -> int:
         """How often a worker was started before; no two incarnations share a number."""
@@ -240,7 +231,8 @@ class WorkerSet:
         """
         asked, num_refusals = self.indices, Counter[int]()
         while asked:
-            failures = self._failures(asked, command)
+            answers = self.wait_all([self.call(index, _EXECUTE, command) for index in asked])
+            failures = {answer.call.worker: answer.error for answer in answers if answer.error is not None}
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
                 if num_refusals[index] == _MOST_REFUSALS:
@@ -269,20 +261,10 @@ class WorkerSet:
         if members and engine.is_connected():
             _end([member.handle for member in members.values()])
 
-    def _process(self, member: _Member, question: object) -> WorkerProcess:
-        answer = engine.outcome(question) if engine.ready([question], 0.0) else engine.Outcome()
-        pid, node = answer.value or (None, None)
-        return WorkerProcess(member.index, member.epoch, self.restarts.get(member.index, 0), pid, node)
-
     def _keep(self, command: Command) -> None:
         """Have workers that start later execute a command before all else, in the order of the broadcasts."""
         self._commands.pop(command.key, None)
         self._commands[command.key] = command
-
-    def _failures(self, indices: Iterable[int], command: Command) -> dict[int, Exception]:
-        """Have some workers execute a command; returns why some have not, by their indices."""
-        answers = self.wait_all([self.call(index, _EXECUTE, command) for index in indices])
-        return {answer.call.worker: answer.error for answer in answers if answer.error is not None}
 
     def _create(self, index: int, config: Resources) -> _Member:
         """Build a worker; no two incarnations of the same index have the same epoch."""
@@ -294,7 +276,7 @@ class WorkerSet:
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
         preparations = [handle.build.remote(), *(handle.execute.remote(command) for command in self._commands.values())]
         self._next_warning = time.monotonic() + self.supervision.warn_every_s
-        return _Member(index, epoch, config, handle, self.supervision, preparations)
+        return _Member(index, epoch, config, handle, Heartbeat(handle, self.supervision), preparations)
 
     def _config_beside(self, others: Iterable[_Member], num_workers: int = 1) -> dict[str, Any]:
         """Resources of workers that start beside others: those given, or what is left of the cluster."""

@@ -6,37 +6,24 @@ from typing import Any
 import torch
 
 from recollect import keys
-from recollect.roles import Actor, Algorithm, ComponentFactory, Device, SteppingEnvs, Storage, VectorEnvs, Weights
+from recollect.roles import Actor, Algorithm, ComponentFactory, Device, Storage, Weights
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.collection.worker.components import Components, Factories, Place
+from recollect.scheme.collection.worker.components import Components, Factories
 from recollect.scheme.collection.worker.counts import Counts
 from recollect.scheme.collection.worker.episodes import EpisodeHistory
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
-from recollect.scheme.stages import Stages, stages_of
+from recollect.scheme.stages import OffPolicyStages, stages_of
 
 
-class AgentWorker(Worker):
+class AgentWorker(Components, Worker):
     """Worker of a learner whose data others collect: it has the agent, counts what came in, and evaluates.
 
-    Parameters
-    ----------
-    index_worker : int
-        Index of this worker.
-    index_parent : int
-        Index of the gradient worker that it is part of.
-    factories : Factories
-        Make the components.
-    initial_weights : dict of tensors, optional
-        Weights of the actor to begin with, or a reference to them in Ray's object store.
-    device : torch.device or str, optional
-        Where to compute; by default a GPU if there is one.
+    Its parameters are those of `CWorker`, with the factories in one.
 
     Attributes
     ----------
-    components : Components
-        Actor, algorithm, storage and environments.
     counts : Counts
         What was collected so far.
     last_evaluation : Evaluation or None
@@ -53,42 +40,16 @@ class AgentWorker(Worker):
         initial_weights: Weights | None = None,
         device: Device | None = None,
     ) -> None:
-        super().__init__(index_worker)
-        self.index_parent = index_parent
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        Worker.__init__(self, index_worker)
         self.counts = Counts()
         self.last_evaluation: Evaluation | None = None
-        self.components = Components(Place(self.device, index_worker, index_parent), factories, acts=self.acts)
+        device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        Components.__init__(self, device, index_worker, index_parent, factories)
         if initial_weights is not None:
             self.set_weights(engine.fetch(initial_weights))
 
     @property
-    def actor(self) -> Actor:
-        """The actor."""
-        return self.components.actor
-
-    @property
-    def algo(self) -> Algorithm:
-        """The algorithm."""
-        return self.components.algo
-
-    @property
-    def storage(self) -> Storage:
-        """The storage."""
-        return self.components.storage
-
-    @property
-    def envs_train(self) -> VectorEnvs:
-        """The environments to learn in, or what stands for those of other workers."""
-        return self.components.envs_train
-
-    @property
-    def envs_test(self) -> SteppingEnvs:
-        """The environments to evaluate in."""
-        return self.components.envs_test
-
-    @property
-    def stages(self) -> Stages:
+    def stages(self) -> OffPolicyStages:
         """How experience is treated between update stages."""
         return stages_of(self.algo)
 
@@ -106,10 +67,6 @@ class AgentWorker(Worker):
     def actor_version(self) -> int:
         """Number of times that the actor's weights changed."""
         return self.counts.actor_version
-
-    @actor_version.setter
-    def actor_version(self, version: int) -> None:
-        self.counts.actor_version = version
 
     @property
     def update_every(self) -> int:
@@ -153,7 +110,7 @@ class AgentWorker(Worker):
             Called as the factory of such a component is.
         """
         with self.building():
-            self.components.replace(component_name, new_component_factory)
+            self._replace_component(component_name, new_component_factory)
         if component_name == keys.ACTOR_COMPONENT:
             self.counts.actor_version += 1
         if component_name == keys.STORAGE_COMPONENT:
@@ -167,6 +124,29 @@ class AgentWorker(Worker):
         """Resume from `state`."""
         self.counts.load_state(state)
 
-    def stop(self) -> None:
-        """Close the environments."""
-        self.components.close()
+
+class SharedComponents:
+    """Has at hand the components of a worker: they are shared, nothing is copied.
+
+    Attributes
+    ----------
+    col_worker : AgentWorker
+        The worker in this process that collects, or stands for those that do, and that evaluates.
+    """
+
+    col_worker: AgentWorker
+
+    @property
+    def actor(self) -> Actor:
+        """The actor that learns."""
+        return self.col_worker.actor
+
+    @property
+    def algo(self) -> Algorithm:
+        """The algorithm."""
+        return self.col_worker.algo
+
+    @property
+    def storage(self) -> Storage:
+        """The storage that batches come from; gradient workers elsewhere have their own."""
+        return self.col_worker.storage

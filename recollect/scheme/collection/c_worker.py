@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recollect import keys
+from recollect.agent.actors.spaces import as_tensor, map_observation
 from recollect.agent.storages.experience.store.outbox import Outbox
 from recollect.errors import WorkerError
 from recollect.roles import (
@@ -56,25 +57,6 @@ class CWorker(AgentWorker):
         Where to compute; by default a GPU if there is one.
     epoch : int
         How often the worker with this index was restarted.
-
-    Attributes
-    ----------
-    actor, algo, storage, envs_train, envs_test
-        The components.
-    iter : int
-        Number of times that data were collected.
-    actor_version : int
-        Number of times that the actor's weights changed.
-    latest_obs : (nested) arrays
-        Latest observations `[num_envs, ...]` as the environments gave them.
-    rhs, done : tensors
-        Hidden states `[num_envs, R]`, and whether the observations begin an episode `[num_envs, 1]`.
-    num_steps : int
-        Transitions collected, over all environments.
-    episodes : EpisodeHistory
-        The train episodes that ended.
-    last_evaluation : Evaluation or None
-        What the latest evaluation brought.
     """
 
     acts = True
@@ -103,9 +85,7 @@ class CWorker(AgentWorker):
         self._version: int | None = None
         self._outbox: Outbox | None = None
         self._outbox_of: Storage | None = None
-        self._acting = (
-            Acting(self.components, self.counts, self.device, self.tick) if self.components.has_train_envs else None
-        )
+        self._acting = Acting(self, self.counts, self.tick) if self.has_train_envs else None
 
     @property
     def acting(self) -> Acting:
@@ -120,14 +100,9 @@ class CWorker(AgentWorker):
         return self.counts.iter
 
     @property
-    def latest_obs(self) -> Observation:
-        """Latest observations `[num_envs, ...]` as the environments gave them."""
-        return self.acting.latest_obs
-
-    @property
     def obs(self) -> Observation:
         """Latest observations as (nested) tensors `[num_envs, ...]` on the worker's device."""
-        return _to_tensors(self.latest_obs, self.device)
+        return map_observation(lambda array: torch.tensor(array, device=self.device), self.acting.latest_obs)
 
     @property
     def rhs(self) -> Tensor:
@@ -159,29 +134,19 @@ class CWorker(AgentWorker):
         steps = StepList()
         info = self._collect_into(steps, listen_to)
         device = torch.device("cpu") if data_to_cpu else self.device
-        data: dict[str, Any] = _to_tensors(steps.arrays(), device)
-        return data, info
+        return map_observation(lambda array: as_tensor(array, device), steps.arrays()), info
 
     def collect_piece(
         self, weights: Mapping[str, np.ndarray], version: int, num_run_steps: int, listen_to: Collection[str] = ()
     ) -> SentPiece:
         """Collect for one update stage, as a worker of a set does, into a small store whose newest piece is sent.
 
-        Parameters
-        ----------
-        weights : dict of arrays
-            What to act with.
-        version : int
-            Which version of the weights it is.
-        num_run_steps : int
-            Steps that the run has collected so far, over all workers.
-        listen_to : collection of str
-            Words that, once heard, end the collection early.
+        It acts with these weights, of this version; `num_run_steps` is what the run has collected, over all workers.
         """
         if version != self._version:
             self.set_weights(unpack_weights(weights))
-            self._version = self.actor_version = version
-        self.follow_run(num_run_steps)
+            self._version = self.counts.actor_version = version
+        self.acting.follow_run(num_run_steps)
         outbox, before = self._ready_outbox(), take_statistics(self.actor)
         info = self._collect_into(outbox, listen_to)
         return SentPiece(
@@ -218,13 +183,6 @@ class CWorker(AgentWorker):
         """Take in a word from outside; a collection that listens to it ends early."""
         self.acting.hear(word)
 
-    def follow_run(self, num_run_steps: int) -> None:
-        """Take into account what other workers have collected: random steps and schedules are those of the run.
-
-        A worker that joins a run on its way does not begin with what was seen at the beginning.
-        """
-        self.acting.follow_run(num_run_steps)
-
     def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         super().replace_agent_component(component_name, new_component_factory)
         if component_name in (keys.ACTOR_COMPONENT, keys.ENVS_TRAIN_COMPONENT):
@@ -245,7 +203,7 @@ class CWorker(AgentWorker):
 
     def _rebuild_envs(self) -> None:
         """Replace the environments after a step was interrupted: nobody knows how far it came."""
-        factory = self.components.factories.envs_train
+        factory = self.factories.envs_train
         assert factory is not None
         self.replace_agent_component(keys.ENVS_TRAIN_COMPONENT, factory)
         self.envs_train.reseed(self.num_steps)
@@ -270,11 +228,3 @@ class CWorker(AgentWorker):
             keys.ENDED: episodes,
             keys.ENV_FAILURES: self.envs_train.num_failures,
         }
-
-
-def _to_tensors(arrays: Observation, device: torch.device) -> Observation:
-    """The (nested) arrays as tensors on a device; on the CPU they share memory."""
-    if isinstance(arrays, Mapping):
-        return {key: _to_tensors(inner, device) for key, inner in arrays.items()}
-    array = np.asarray(arrays)
-    return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)

@@ -47,16 +47,10 @@ class CWorkerSet(WorkerSet):
         Create algorithm, actor and storage.
     local_device : torch.device or str, optional
         Where the local worker computes.
-    initial_weights : dict of tensors, optional
-        Weights of the actor to begin with, or a reference to them in Ray's object store.
-    fraction_samples : float
-        Share of its steps that a slow worker must have before it may be stopped.
     total_parent_workers : int
         Gradient workers of the training.
-    compress_data_to_send : bool
-        Whether remote workers compress what they send.
-    train_envs_factory, test_envs_factory : callable, optional
-        Create environments. Tests are run in this process.
+    initial_weights, fraction_samples, compress_data_to_send, train_envs_factory, test_envs_factory
+        As in `CWorker`. Tests are run in this process.
     worker_remote_config : mapping, optional
         Ray's resource options of one worker, passed on as they are; by default an equal share of what the cluster
         has, at most a core, a fifth of a GPU, 5 GiB of memory and 2 GiB of object store.
@@ -67,10 +61,8 @@ class CWorkerSet(WorkerSet):
     max_policy_lag : int, optional
         Most versions that the acting policy may be behind, of asynchronous workers. Weights have a new version in each
         stage of collection before which they were updated, however often.
-    supervision : Supervision, optional
-        When workers count as hung, and how often they may be restarted.
-    placement : {"DEFAULT", "SPREAD"}
-        Ray's strategy for where workers go.
+    supervision, placement
+        As in `WorkerSet`.
     parent_resources : mapping, optional
         Ray's resource options of a gradient worker of the training, which the default leaves to it; by default
         an equal share too.
@@ -159,22 +151,8 @@ class CWorkerSet(WorkerSet):
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
 
-        Parameters
-        ----------
-        num_workers : int
-            Remote workers of each set.
-        algo_factory, actor_factory, storage_factory, test_envs_factory, train_envs_factory : callable
-            Create the components.
-        total_parent_workers : int
-            Gradient workers of the training.
-        col_fraction_samples : float
-            Share of its steps that a slow worker must have before it may be stopped.
-        compress_data_to_send : bool
-            Whether remote workers compress what they send.
-        col_worker_resources : mapping, optional
-            Ray's resource options of one worker; by default what the cluster has.
-        mode, fraction_workers, max_policy_lag, supervision, placement, parent_resources
-            As in `CWorkerSet`.
+        The parameters are those of the class, but for `col_fraction_samples`, its `fraction_samples`, and
+        `col_worker_resources`, its `worker_remote_config`.
         """
         parameters = {
             "algo_factory": algo_factory,
@@ -243,19 +221,11 @@ class CWorkerSetFactory:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(
-        self,
-        device: Device | None = None,
-        initial_weights: Weights | None = None,
-        index_parent: int = 0,
+        self, device: Device | None = None, initial_weights: Weights | None = None, index_parent: int = 0
     ) -> CWorkerSet:
         """Create the workers of the gradient worker `index_parent`."""
-        return CWorkerSet(
-            self.num_workers,
-            index_parent,
-            local_device=device,
-            initial_weights=initial_weights,
-            **self.parameters,
-        )
+        parameters = {**self.parameters, "local_device": device, "initial_weights": initial_weights}
+        return CWorkerSet(self.num_workers, index_parent, **parameters)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items() if value is not None)

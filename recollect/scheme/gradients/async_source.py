@@ -8,8 +8,8 @@ from recollect.scheme.base.worker_set import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
 from recollect.scheme.gradients.remote_source import RemoteGradientSource
+from recollect.scheme.gradients.status import Gradient, GradientReport
 
 _NUM_RECENT: Final = 100
 
@@ -22,8 +22,6 @@ class AsyncGradientSource(RemoteGradientSource):
 
     Parameters
     ----------
-    col_worker, workers
-        As in `RemoteGradientSource`.
     max_lag : int, optional
         Most updates between a gradient and its weights; at least the number of workers less one.
     """
@@ -111,18 +109,9 @@ class AsyncGradientSource(RemoteGradientSource):
 
 
 def overdue_version(num_updates: int, first: int, others: list[int], max_lag: int | None) -> int | None:
-    """Version of the gradient that must be applied now for none to come too late; None if `first` may go.
+    """Version of the gradient that must be applied now, after `num_updates`, for none to come too late.
 
-    Parameters
-    ----------
-    num_updates : int
-        Updates so far.
-    first : int
-        Version of the gradient that is first in line.
-    others : list of int
-        Versions of all others to come.
-    max_lag : int or None
-        Most updates between a gradient and its version.
+    None if the one that is first in line, of version `first`, may go; `others` are the versions of all others to come.
 
     Examples
     --------

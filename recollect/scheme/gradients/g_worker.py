@@ -15,15 +15,15 @@ from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
 from recollect.errors import NotFiniteError, SchemaError, StorageError
 from recollect.roles import Batch, Device, Info, Weights
 from recollect.scheme.base.commands import Command
-from recollect.scheme.base.shared import SharedComponents
 from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.agent_worker import SharedComponents
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
-from recollect.scheme.gradients.status import GradientStatus
-from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, apply_weights
+from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
 from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
+from recollect.scheme.weights import VersionedWeights, apply_state, apply_weights
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class ResumePoint:
 
 
 class GWorker(SharedComponents, Worker):
-    """Worker that draws batches and computes gradients.
+    """Worker that draws batches and computes gradients; in the learner's own process it is the source of them all.
 
     It shares actor, algorithm and storage with its local worker of the collection: nothing is copied.
 
@@ -137,7 +137,7 @@ class GWorker(SharedComponents, Worker):
         self.num_peers = num_peers
         self.epoch = epoch
         self.offending_batch: Batch | None = None
-        self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
+        self._limiter = ReplayRatio(replay_ratio)
         self._stage: Iterator[Info] | None = None
         self._num_uncounted = 0
         self._num_left = 0
@@ -146,6 +146,23 @@ class GWorker(SharedComponents, Worker):
         self._snapshots: dict[Path, StorageSnapshot] = {}
         is_journalled = self.col_worker.stages.keeps_experience
         self._journal = WorkerJournal(journal_folder if is_journalled else None, index_worker)
+
+    @property
+    def num_steps(self) -> int:
+        """Transitions collected."""
+        return self.col_worker.num_steps
+
+    def stage(self) -> Iterator[Gradient]:
+        """Have data collected for one update stage, and yield one gradient after the other.
+
+        Each is to be applied before the next one is asked for.
+        """
+        num_updates = 0
+        self.collect()
+        for info in self.compute_gradients():
+            yield Gradient(None, info)
+            num_updates += 1
+        self.algo.end_stages(num_updates)
 
     def collect(self) -> None:
         """Have the data of one update stage collected.
@@ -181,16 +198,8 @@ class GWorker(SharedComponents, Worker):
             yield storage.after_gradients(batch, info)
 
     def begin_stage(self, learned: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
-        """Collect for a stage with the given weights; how many batches it has is said when they are asked for.
-
-        Parameters
-        ----------
-        learned, resume_point
-            As in `advance`.
-        """
-        if resume_point is not None:
-            self.resume(resume_point)
-        self._learn_from(learned)
+        """Collect for a stage with the given weights; how many batches it has is said when they are asked for."""
+        self._learn_from(learned, resume_point)
         self._stage = None
         self.collect()
         gains = gain(self._seen, take_sums(self.algo.actor))
@@ -211,9 +220,7 @@ class GWorker(SharedComponents, Worker):
         num_batches : int, optional
             Batches of a stage that has been collected for before, see `begin_stage`.
         """
-        if resume_point is not None:
-            self.resume(resume_point)
-        self._learn_from(learned)
+        self._learn_from(learned, resume_point)
         try:
             row, info = self._next_row(num_batches)
         except NotFiniteError as error:
@@ -227,7 +234,7 @@ class GWorker(SharedComponents, Worker):
         """How the collection stands."""
         storage = self.storage
         return GradientStatus(
-            self.collection_state(),
+            self.state(),
             len(storage),
             storage.max_size * self.col_worker.envs_train.num_envs,
             storage.num_bytes,
@@ -236,15 +243,18 @@ class GWorker(SharedComponents, Worker):
             self.epoch,
         )
 
-    def collection_state(self) -> dict[str, Any]:
-        """What it takes to resume the collection, and updates in step with it."""
-        return {**self.col_worker.state(), **({} if self._limiter is None else self._limiter.state())}
+    def report(self) -> GradientReport:
+        """What is known of gradient workers that are elsewhere: there are none."""
+        return GradientReport()
 
-    def load_collection_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from what `collection_state` gave."""
+    def state(self) -> dict[str, Any]:
+        """What it takes to resume the collection, and updates in step with it."""
+        return {**self.col_worker.state(), **self._limiter.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Resume from `state`."""
         self.col_worker.load_state(state)
-        if self._limiter is not None:
-            self._limiter.load_state(state)
+        self._limiter.load_state(state)
 
     def progress(self) -> int | None:
         """A number that moves as long as the worker does something; None while its environments are built."""
@@ -254,13 +264,14 @@ class GWorker(SharedComponents, Worker):
     def resume(self, resume_point: ResumePoint) -> None:
         """Resume from where this worker stood before it was restarted, or another one."""
         apply_state(self.algo, resume_point.learned, with_chance=False)
-        self.load_collection_state(resume_point.collection)
+        self.load_state(resume_point.collection)
         self._stage = None
-        if resume_point.is_restart and self._journal.exists and self._recover(self._read_journal):
-            return
-        if resume_point.storage is not None and self._recover(partial(self.load_storage, resume_point.storage)):
-            return
-        if resume_point.is_restart:
+        sources: list[Callable[[], None]] = []
+        if resume_point.is_restart and self._journal.exists:
+            sources.append(partial(self._journal.load, self.col_worker))
+        if resume_point.storage is not None:
+            sources.append(partial(self.load_storage, resume_point.storage))
+        if not any(self._recover(fill) for fill in sources) and resume_point.is_restart:
             self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
     def save_storage(self, folder: Path) -> None:
@@ -290,22 +301,13 @@ class GWorker(SharedComponents, Worker):
 
     def set_num_collectors(self, num_workers: int) -> None:
         """Have so many remote workers collect; what those that leave have sent is taken in."""
-        num_more = num_workers - self.col_workers.num_workers
-        if num_more > 0:
-            self.col_workers.collector.add_workers(num_more)
-        elif num_more < 0:
-            with self._taking_in():
-                self.col_workers.collector.remove_workers(-num_more)
+        with self._taking_in():
+            self.col_workers.collector.set_num_workers(num_workers)
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
         self.col_workers.stop()
         self._journal.remove()
-
-    def _read_journal(self) -> None:
-        """Fill the storage with what a worker that is gone has noted, and count what it had counted then."""
-        self._journal.load(self.col_worker)
-        cut_streams(as_buffer(self.storage))
 
     def _recover(self, fill: Callable[[], None]) -> bool:
         """Fill the storage, and return whether that was possible; if not, it is empty and the run continues."""
@@ -335,20 +337,19 @@ class GWorker(SharedComponents, Worker):
 
     def _count_steps(self, num_steps: int) -> None:
         """Take steps that were collected into account for how many updates there may be, here or elsewhere."""
-        if self._limiter is None:
+        if self._limiter.updates_per_step is None:
             self._num_uncounted += num_steps
         else:
             self._limiter.collected(num_steps)
 
     def _count_update(self) -> None:
         """Take a gradient of this worker's into account for how many more there may be."""
-        if self._limiter is not None:
-            self._limiter.updated()
+        self._limiter.updated()
 
     def _batches(self, num_batches: int | None) -> Iterator[Batch]:
         algo = self.algo
         num_mini_batch, num_epochs = algo.num_mini_batch, algo.num_epochs
-        if num_batches is None and self._limiter is not None:
+        if num_batches is None:
             num_batches = self._limiter.due
         if num_batches is not None:
             num_mini_batch, num_epochs = num_batches, 1
@@ -357,9 +358,11 @@ class GWorker(SharedComponents, Worker):
             return iter(())
         return self.storage.generate_batches(num_mini_batch, algo.mini_batch_size, num_epochs)
 
-    def _learn_from(self, learned: VersionedWeights) -> None:
+    def _learn_from(self, learned: VersionedWeights, resume_point: ResumePoint | None) -> None:
+        if resume_point is not None:
+            self.resume(resume_point)
         apply_weights(self.algo, learned)
-        self.col_worker.actor_version = learned.version
+        self.col_worker.counts.actor_version = learned.version
         self._seen = take_sums(self.algo.actor)
 
     def _next_row(self, num_batches: int | None) -> tuple[np.ndarray | None, Info]:

@@ -26,23 +26,17 @@ class GWorkerSet(WorkerSet):
         Gradient workers.
     col_workers_factory : callable
         Creates the workers that collect for each: `col_workers_factory(device, initial_weights, index_parent)`.
-    device : torch.device or str, optional
-        Where they compute; by default a GPU where there is one.
+    device, replay_ratio
+        As in `GWorker`.
     worker_class : type
         Class of the workers.
-    replay_ratio : float, optional
-        Updates for each collected step.
     journal_folder : path-like, optional
         Where a folder is made for what workers note of their storages, and removed with them; by default among the
         temporary files of each machine. A folder that all machines share outlives any of them.
     worker_remote_config : mapping, optional
         Ray's resource options of one worker; by default what the cluster has.
-    supervision : Supervision, optional
-        When collectors count as hung, and how often workers may be restarted.
-    placement : {"DEFAULT", "SPREAD"}
-        Ray's strategy for where workers go.
-    beside : sequence of Demand
-        Other workers of the training, whose part of the cluster is left to them.
+    supervision, placement, beside
+        As in `WorkerSet`; a collector that hangs is found out before its gradient worker counts as hung.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Normalisers of several workers kept as one: what each has seen since the last time is added up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -43,24 +43,15 @@ def take_sums(actor: Actor) -> Sums:
     return {name: _sums(_values(running)) for name, running in _running(actor)}
 
 
-def put_sums(actor: Actor, sums: Mapping[str, np.ndarray]) -> None:
-    """Let the normalisers of an actor be as if they had seen what `sums` tell."""
+def put_sums(actor: Actor, sums: Mapping[str, np.ndarray], gains: Mapping[str, np.ndarray]) -> None:
+    """Let the normalisers of an actor be as if they had seen what `sums` tell and, after it, what `gains` tell."""
     for name, running in _running(actor):
-        _set(running, sums[name])
+        _set(running, sums[name] + gains.get(name, 0.0))
 
 
 def gain(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Sums:
     """What was seen between two times."""
     return {name: after[name] - before[name] for name in after}
-
-
-def add(base: Mapping[str, np.ndarray], gains: Iterable[Mapping[str, np.ndarray]]) -> Sums:
-    """Sums with the gains of several workers."""
-    total = dict(base)
-    for each in gains:
-        for name, values in each.items():
-            total[name] = total[name] + values
-    return total
 
 
 def _running(actor: Actor) -> list[tuple[str, RunningMeanStd]]:

@@ -13,20 +13,18 @@ from recollect.errors import NotFiniteError
 from recollect.roles import Batch
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
-from recollect.scheme.base.shared import SharedComponents
-from recollect.scheme.base.worker_set import Call
-from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.collection.collectors.states import share_state
-from recollect.scheme.compatibility import check_own_storage
+from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
+from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord
+from recollect.scheme.collection.worker.counts import share_state
 from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import Gradient, GradientReport
-from recollect.scheme.gradients.records import GradientRecords
-from recollect.scheme.gradients.status import GradientStatus, add_incarnations, merge
-from recollect.scheme.gradients.versioned_weights import read_state, read_weights
+from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus, add_incarnations, merge
 from recollect.scheme.gradients.worker_journal import folder_of
+from recollect.scheme.stages import check_own_storage
+from recollect.scheme.weights import read_state, read_weights
 
 _WORKERS: Final = "workers"
 
@@ -51,20 +49,16 @@ class RemoteGradientSource(SharedComponents, ABC):
         self.workers = workers
         # Once they are stopped the set is empty, but what they did still counts.
         self._indices = tuple(workers.indices)
-        self._offending_batch: Batch | None = None
+        self.offending_batch: Batch | None = None
         self._statuses: dict[int, GradientStatus] = {}
         self._incarnations: dict[int, dict[int, GradientStatus]] = {index: {} for index in workers.indices}
         self._lost: set[int] = set()
         self._published: tuple[int, object] | None = None
         self._num_learners = workers.num_workers
-        self._records = GradientRecords(workers.indices)
+        self._records = {index: WorkerRecord(0, index) for index in workers.indices}
         self._saved_in: Path | None = None
         self._num_journals = 0
         workers.on_loss = self._lose
-
-    @property
-    def offending_batch(self) -> Batch | None:
-        return self._offending_batch
 
     @abstractmethod
     def stage(self) -> Iterator[Gradient]: ...
@@ -84,7 +78,8 @@ class RemoteGradientSource(SharedComponents, ABC):
         return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
 
     def report(self) -> GradientReport:
-        reports = self._records.reports(self.workers.restarts)
+        restarts = self.workers.restarts
+        reports = tuple(record.report(restarts.get(index, 0)) for index, record in self._records.items())
         return GradientReport(self.workers.num_workers, self.workers.num_restarts, reports=reports)
 
     def state(self) -> dict[str, Any]:
@@ -104,16 +99,12 @@ class RemoteGradientSource(SharedComponents, ABC):
     def save_storage(self, folder: Path) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
         self._resume_lost()
-        self._have_all("save_storage", lambda index: (folder_of(folder, index),))
-        self._saved_in = folder
-        self._ask_statuses()
+        self._share_folder("save_storage", folder)
 
     def load_storage(self, folder: Path) -> None:
-        self._have_all("load_storage", lambda index: (folder_of(folder, index),))
-        self._saved_in = folder
-        self._ask_statuses()
+        self._share_folder("load_storage", folder)
 
-    def broadcast(self, command: Command) -> None:
+    def execute(self, command: Command) -> None:
         if isinstance(command, ReplaceComponent):
             self._replace(command)
         else:
@@ -144,14 +135,7 @@ class RemoteGradientSource(SharedComponents, ABC):
     def _advance(self, index: int, method: str = "advance", *args: object) -> Call:
         """Ask a worker for its next gradient with the present weights, which are sent once for all.
 
-        Parameters
-        ----------
-        index : int
-            Which worker.
-        method : {"advance", "begin_stage"}
-            Whether a gradient is asked for, or only the collection for a stage.
-        *args
-            What else the method takes.
+        With the method `begin_stage` it only collects for a stage.
         """
         self.algo.num_collectors = max(1, len(self.status_of(index).reports))
         self.algo.num_learners = self._num_learners
@@ -164,22 +148,27 @@ class RemoteGradientSource(SharedComponents, ABC):
 
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""
-        if reply.failure is not None:
-            self._offending_batch = reply.batch
-            raise NotFiniteError(f"{reply.failure} (gradient worker {index})")
+        self._check_finite(index, reply.failure, reply.batch)
         if reply.gains:
             actor = self.algo.actor
-            normaliser_sums.put_sums(actor, normaliser_sums.add(normaliser_sums.take_sums(actor), [reply.gains]))
+            normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), reply.gains)
             self._published = None
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
         self._hear(index, reply.status, lag, num_bytes)
+
+    def _check_finite(self, index: int, failure: str | None, batch: Batch | None) -> None:
+        """End the run if a worker's loss was not finite, and keep the batch."""
+        if failure is not None:
+            self.offending_batch = batch
+            raise NotFiniteError(f"{failure} (gradient worker {index})")
 
     def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
         """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
         num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
             self._know(index, status)
-        self._records.add(index, self.status_of(index).num_steps - num_before, lag, num_bytes)
+        record, num_new = self._records[index], self.status_of(index).num_steps - num_before
+        record.add(Receipt(num_new, record.idle_s, lag, num_bytes, codec_s=0.0, env_failures=0))
 
     def _gradient(self, replies: Sequence[GradientReply]) -> Gradient | None:
         """The mean of gradients, and of the numbers on them; None if there are none."""
@@ -209,26 +198,30 @@ class RemoteGradientSource(SharedComponents, ABC):
         earlier = [each for epoch, each in known.items() if epoch != status.epoch]
         self._statuses[index] = add_incarnations(status, earlier)
 
+    def _share_folder(self, method: str, folder: Path) -> None:
+        """Have every worker write its storage into a folder of its own below this one, or read it."""
+        self._have_all(method, lambda index: (folder_of(folder, index),))
+        self._saved_in = folder
+        self._ask_statuses()
+
     def _ask_statuses(self) -> None:
-        """Hear from all workers but those that were restarted and have not resumed yet."""
-        calls = [self.workers.call(index, "status") for index in self.workers.indices if index not in self._lost]
-        for answer in self.workers.wait_all(calls):
+        for answer in self._have_all("status"):
             if answer.error is None:
                 self._know(answer.call.worker, answer.value)
 
     def _lose(self, index: int, epoch: int) -> None:
         """Follow the end of a worker, and with it of what it had stored."""
         self._lost.add(index)
-        self._records.lose(index)
+        self._records[index].restart()
         status = self.status_of(index)
         # Its collectors go with it.
         reports = tuple(replace(report, is_alive=False) for report in status.reports)
         self._statuses[index] = replace(status, num_stored=0, num_bytes=0, reports=reports)
 
-    def _have_all(self, method: str, arguments: Callable[[int], tuple[Any, ...]]) -> None:
-        """Have every worker that is there do something, and wait; one that dies of it does without."""
+    def _have_all(self, method: str, arguments: Callable[[int], tuple[object, ...]] = lambda _: ()) -> list[Answer]:
+        """Have every worker do something, and wait; not those that were restarted and have not resumed yet."""
         present = [index for index in self.workers.indices if index not in self._lost]
-        self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
+        return self.workers.wait_all([self.workers.call(index, method, *arguments(index)) for index in present])
 
     def _forget(self) -> None:
         """Let go of what was computed from, or sent with, weights that are no longer these."""

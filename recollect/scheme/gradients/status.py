@@ -1,12 +1,33 @@
-"""How the collection of a gradient worker stands, as a learner shows and saves it."""
+"""What gradient workers give and tell: gradients, and how their collection stands, as a learner shows and saves it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from recollect.roles import Gradients, Info
 from recollect.scheme.collection.collectors.reports import WorkerReport, add_totals
-from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS, merge_states
+from recollect.scheme.collection.worker.counts import EPISODES, NUM_STEPS, merge_states
 from recollect.scheme.collection.worker.episodes import EpisodeHistory
+
+
+class Gradient(NamedTuple):
+    """Gradients, None if the algorithm has them already, what is known of them, and whether they have been applied."""
+
+    values: Gradients | None
+    info: Info
+    is_applied: bool = False
+
+
+class GradientReport(NamedTuple):
+    """What is known of remote gradient workers: how many, restarts, how far behind recent gradients were, and each.
+
+    The lag of a gradient is the number of updates that were applied since its weights were sent.
+    """
+
+    num_workers: int = 0
+    num_restarts: int = 0
+    lags: tuple[int, ...] = ()
+    reports: tuple[WorkerReport, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import Gradient
 from recollect.scheme.gradients.remote_source import RemoteGradientSource
+from recollect.scheme.gradients.status import Gradient
 from recollect.scheme.limiter import ReplayRatio
 
 
@@ -19,43 +19,40 @@ class SyncGradientSource(RemoteGradientSource):
 
     Parameters
     ----------
-    col_worker, workers
-        As in `RemoteGradientSource`.
     replay_ratio : float, optional
         Updates for each step that any worker collects; by default as many as the algorithm says in each stage.
     """
 
     def __init__(self, col_worker: AgentWorker, workers: GWorkerSet, replay_ratio: float | None = None) -> None:
         super().__init__(col_worker, workers)
-        self._limiter = None if replay_ratio is None else ReplayRatio(replay_ratio)
+        self._limiter = ReplayRatio(replay_ratio)
 
     def stage(self) -> Iterator[Gradient]:
         learning, num_updates = self.workers.indices, 0
-        num_batches = None if self._limiter is None else self._collect(self._limiter)
+        num_batches = self._collect()
         while learning and num_batches != 0:
             replies = self._round(learning, "advance", num_batches)
             learning = [index for index, reply in replies.items() if reply.status is None]
             gradient = self._gradient(list(replies.values()))
             if gradient is not None:
-                if self._limiter is not None:
-                    self._limiter.updated()
+                self._limiter.updated()
                 yield gradient
                 num_updates += 1
         self.algo.end_stages(num_updates)
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), **({} if self._limiter is None else self._limiter.state())}
+        return {**super().state(), **self._limiter.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        if self._limiter is not None:
-            self._limiter.load_state(state)
+        self._limiter.load_state(state)
 
-    def _collect(self, limiter: ReplayRatio) -> int:
-        """Have all workers collect for a stage; returns how many updates it has."""
-        replies = self._round(self.workers.indices, "begin_stage")
-        limiter.collected(sum(reply.num_counted for reply in replies.values()))
-        return limiter.due
+    def _collect(self) -> int | None:
+        """With a replay ratio, have all workers collect for a stage; returns how many updates it has."""
+        if self._limiter.updates_per_step is not None:
+            replies = self._round(self.workers.indices, "begin_stage")
+            self._limiter.collected(sum(reply.num_counted for reply in replies.values()))
+        return self._limiter.due
 
     def _round(self, indices: list[int], method: str, *args: object) -> dict[int, GradientReply]:
         """One reply of each worker that is still there."""

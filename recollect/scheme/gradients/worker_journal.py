@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recollect.agent.storages.base_buffer import BaseBuffer
-from recollect.agent.storages.snapshots import StorageJournal
+from recollect.agent.storages.snapshots import StorageJournal, cut_streams
 from recollect.errors import StorageError
 from recollect.roles import Storage
 from recollect.scheme.collection.agent_worker import AgentWorker
@@ -52,9 +52,11 @@ class WorkerJournal:
             self._journal = None
 
     def load(self, col_worker: AgentWorker) -> None:
-        """Give a worker what was noted of another, which it takes the place of."""
+        """Give a worker what another, which it takes the place of, has stored and counted."""
         assert self._journal is not None
-        col_worker.load_state(self._journal.load(as_buffer(col_worker.storage)))
+        storage = as_buffer(col_worker.storage)
+        col_worker.load_state(self._journal.load(storage))
+        cut_streams(storage)
 
     def remove(self) -> None:
         """Remove all that was noted."""

@@ -15,8 +15,8 @@ from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
 from recollect.scheme.gradients.status import GradientStatus
-from recollect.scheme.gradients.versioned_weights import VersionedWeights, apply_state, read_state, read_weights
 from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
+from recollect.scheme.weights import VersionedWeights, apply_state, read_state, read_weights
 
 _LIMITS: Final = "limits"
 
@@ -33,20 +33,17 @@ class StageReport:
         How its collection stands.
     infos : list of dict
         Numbers on each of its own gradients.
-    is_complete : bool
-        Whether no peer was lost on the way.
     learned : VersionedWeights or None
         The weights, from the first peer alone: all have the same.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
     reason : str or None
-        Why the stage is not complete.
+        Why the stage is not complete: a peer was lost on the way.
     """
 
     version: int
     status: GradientStatus
     infos: list[Info] = field(default_factory=list)
-    is_complete: bool = True
     learned: VersionedWeights | None = None
     failure: str | None = None
     batch: Batch | None = None
@@ -102,8 +99,7 @@ class PeerWorker(GWorker):
 
     def learner_state(self) -> dict[str, Any]:
         """What has been learned, the same at all peers but for the chance."""
-        limits = {} if self._limiter is None else self._limiter.state()
-        return {**read_state(self.algo), _LIMITS: limits}
+        return {**read_state(self.algo), _LIMITS: self._limiter.state()}
 
     def adopt(self, state: Mapping[str, Any]) -> None:
         """Resume from what a peer has learned; storage and collection are left as they are."""
@@ -133,7 +129,7 @@ class PeerWorker(GWorker):
         version = int(self.algo.num_updates)
         learned = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
         batch = self.offending_batch if failure else None
-        return StageReport(version, self.status(), infos, reason is None, learned, failure, batch, reason)
+        return StageReport(version, self.status(), infos, learned, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
         """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""
@@ -154,8 +150,8 @@ class PeerWorker(GWorker):
                 break
             self.algo.apply_gradients(mean)
             num_updates += 1
-            super()._count_update()
-            self.col_worker.actor_version += 1
+            self._limiter.updated()
+            self.col_worker.counts.actor_version += 1
             if info is not None:
                 yield numbers_of(info)
         if failure is not None:
@@ -172,18 +168,18 @@ class PeerWorker(GWorker):
             name: piece.numpy().reshape(values.shape)
             for (name, values), piece in zip(gains.items(), pieces, strict=True)
         }
-        normaliser_sums.put_sums(self.algo.actor, normaliser_sums.add(seen, [shared]))
+        normaliser_sums.put_sums(self.algo.actor, seen, shared)
 
     def _share_steps(self) -> None:
         """Count the steps of all peers, so that all of them have the same number of batches."""
-        if self._limiter is not None:
+        if self._limiter.updates_per_step is not None:
             total = self._sum(torch.tensor([self._num_uncounted], dtype=torch.float64))
             self._limiter.collected(round(float(total)))
             self._num_uncounted = 0
 
     def _adopt_limits(self, state: Mapping[str, Any]) -> None:
         """Have as many updates due as a peer has."""
-        if self._limiter is not None and state.get(_LIMITS):
+        if state.get(_LIMITS):
             self._limiter.load_state(state[_LIMITS])
 
     def _count_steps(self, num_steps: int) -> None:

@@ -1,4 +1,4 @@
-"""`PeerGradientSource` and `PeerUWorker`: the driver of decentralised updates, which only sets their pace."""
+"""`PeerGradientSource`: the driver of decentralised updates, which only sets their pace."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,19 +6,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from recollect.errors import NotFiniteError, WorkerError
+from recollect.errors import WorkerError
 from recollect.roles import Info
 from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.worker_set import Answer
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.gradient_source import Gradient
 from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_info
-from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state
+from recollect.scheme.gradients.status import Gradient
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
-from recollect.scheme.updates.u_worker import UWorker
+from recollect.scheme.weights import apply_state, apply_weights, read_state
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,8 +42,8 @@ class PeerGradientSource(RemoteGradientSource):
         self._versions: dict[int, int] = {}
 
     def stage(self) -> Iterator[Gradient]:
-        """Nothing is left to apply; see `run_stage`."""
-        return iter(())
+        """Run one update stage; nothing is left to apply."""
+        return (Gradient(None, info, is_applied=True) for info in self.run_stage())
 
     def run_stage(self) -> list[Info]:
         """Run one update stage on all workers; returns what is known of each update."""
@@ -52,7 +51,7 @@ class PeerGradientSource(RemoteGradientSource):
             self._meet()
         answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
         reports = {answer.call.worker: answer.value for answer in answers if answer.error is None}
-        self._have_met = _all_well(answers) and all(report.is_complete for report in reports.values())
+        self._have_met = _all_well(answers) and all(report.reason is None for report in reports.values())
         if self._have_met:
             self._num_failures = 0
         elif _all_well(answers):
@@ -70,6 +69,10 @@ class PeerGradientSource(RemoteGradientSource):
         with suppress(WorkerError):
             apply_state(self.algo, self._newest_state(), with_chance=True)
 
+    def state(self) -> dict[str, Any]:
+        self.fetch_state()
+        return super().state()
+
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self._have_met = False
@@ -82,9 +85,7 @@ class PeerGradientSource(RemoteGradientSource):
         self._have_met = False
 
     def _take(self, index: int, report: StageReport) -> None:
-        if report.failure is not None:
-            self._offending_batch = report.batch
-            raise NotFiniteError(f"{report.failure} (gradient worker {index})")
+        self._check_finite(index, report.failure, report.batch)
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
         self._hear(index, report.status, 0, num_shared)
         if report.learned is not None:
@@ -155,23 +156,6 @@ class PeerGradientSource(RemoteGradientSource):
         answers = self.workers.wait_all([self.workers.call(indices[0], "open_meeting", host, len(indices))])
         meeting: Meeting | None = answers[0].value
         return meeting
-
-
-class PeerUWorker(UWorker):
-    """Update worker whose gradient workers apply updates themselves."""
-
-    gradients: PeerGradientSource
-
-    def step(self) -> None:
-        """Run one update stage on all gradient workers."""
-        for info in self.gradients.run_stage():
-            self.num_updates += 1
-            self.recent_updates.append(info)
-
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint needs of updates, from the first gradient worker."""
-        self.gradients.fetch_state()
-        return super().state()
 
 
 def _all_well(answers: Sequence[Answer]) -> bool:

@@ -14,13 +14,6 @@ NUM_RECENT_UPDATES: Final = 100
 class UWorker(Worker):
     """Worker that applies gradients.
 
-    Parameters
-    ----------
-    index_worker : int
-        Index of this worker.
-    gradients : GradientSource
-        Where gradients come from.
-
     Attributes
     ----------
     num_updates : int
@@ -38,15 +31,16 @@ class UWorker(Worker):
     def step(self) -> None:
         """Run one update stage: collect, then update as often as the algorithm says."""
         gradients = self.gradients
-        for values, info in gradients.stage():
-            gradients.algo.apply_gradients(values)
-            gradients.col_worker.actor_version += 1
+        for values, info, is_applied in gradients.stage():
+            if not is_applied:
+                gradients.algo.apply_gradients(values)
+                gradients.col_worker.counts.actor_version += 1
             self.num_updates += 1
             self.recent_updates.append(info)
 
     def execute(self, command: Command) -> None:
         """Have all workers make a change, and wait until all have."""
-        self.gradients.broadcast(command)
+        self.gradients.execute(command)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of updates, the algorithm's optimisers included."""

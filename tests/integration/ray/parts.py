@@ -138,5 +138,5 @@ def learn(worker: Any) -> list[Any]:
         _, info = algo.compute_gradients(batch)
         algo.apply_gradients()
         storage.after_gradients(batch, info)
-        worker.actor_version += 1
+        worker.counts.actor_version += 1
     return batches

@@ -253,11 +253,11 @@ def test_an_algorithm_and_an_actor_are_replaced(make: Make) -> None:
 def test_workers_join_and_leave(make: Make) -> None:
     workers = make(1, "ddqn", "replay", env=TellTaleEnv)
     assert workers.collector.collect() == 20
-    workers.collector.add_workers(1)
+    workers.collector.set_num_workers(2)
     assert workers.num_workers == 2
     assert workers.collector.collect() == 40
     assert len(workers.collector.reports()) == 2
-    workers.collector.remove_workers(1)
+    workers.collector.set_num_workers(1)
     assert workers.collector.collect() == 20
     assert sources(workers) == [(0, 0, 0)]
     assert len(workers.local_worker().storage) == workers.local_worker().num_steps == 80

@@ -15,7 +15,7 @@ from recollect.api import Agent
 from recollect.cli import main
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
-from recollect.scheme.gradients.gradient_source import LocalGradientSource
+from recollect.scheme.gradients.g_worker import GWorker
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -52,7 +52,7 @@ def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
     assert int(read_rows(run.metrics_file)[-1]["steps"]) >= 160
     agent = Agent.load("runs/mine")
     assert agent.num_steps >= 160
-    assert isinstance(agent.scheme.gradients, LocalGradientSource)
+    assert isinstance(agent.scheme.gradients, GWorker)
     agent.close()
 
 

@@ -7,8 +7,8 @@ import pytest
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import STORAGES
 from recollect.errors import ConfigError
-from recollect.scheme.compatibility import check_compatibility
 from recollect.scheme.config import SchemeConfig
+from recollect.scheme.stages import check_compatibility
 
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("ppo", "gae", {"num_col_workers": 2, "col_mode": "async"}, "use the storage 'vtrace'"),

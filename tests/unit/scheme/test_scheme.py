@@ -14,7 +14,6 @@ from recollect.errors import ConfigError
 from recollect.scheme import Scheme
 from recollect.scheme.base.commands import SetNumCollectors
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.gradients.worker_journal import WorkerJournal
 from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
@@ -36,8 +35,8 @@ def run(scheme: Scheme, num_stages: int) -> None:
 
 def test_workers_share_their_parts() -> None:
     scheme = make_scheme()
-    assert scheme.algo is scheme.gradients.worker.algo is scheme.col_worker.algo
-    assert scheme.storage is scheme.gradients.worker.storage is scheme.col_worker.storage
+    assert scheme.algo is scheme.gradients.algo is scheme.col_worker.algo
+    assert scheme.storage is scheme.gradients.storage is scheme.col_worker.storage
     assert scheme.algo.actor is scheme.actor is scheme.storage.actor
     assert scheme.num_envs == 2
     run(scheme, 3)
@@ -110,9 +109,9 @@ def test_what_workers_that_leave_have_sent_allows_for_updates_and_is_noted(
     FakeEngine(monkeypatch)
     workers = {"num_col_workers": 3, "col_mode": "async", "col_resources": {"num_cpus": 0.5}}
     scheme: Any = make_scheme(start_steps=0, workers=workers)
-    col_workers = scheme.gradients.worker.col_workers
+    col_workers = scheme.gradients.col_workers
     worker = GWorker(0, lambda *_: col_workers, replay_ratio=0.5, journal_folder=tmp_path)
-    update = UWorker(0, LocalGradientSource(worker))
+    update = UWorker(0, worker)
     for _ in range(2):
         update.step()
     num_steps = worker.col_worker.num_steps

@@ -24,8 +24,6 @@ class AsyncCollector(RemoteCollector):
 
     Parameters
     ----------
-    worker, workers, num_parents
-        As in `RemoteCollector`.
     max_policy_lag : int, optional
         Most versions that the policy of a piece may be behind; a stage has one version, however many updates were
         made before it.

@@ -33,14 +33,11 @@ class LocalCollector(CollectorBase):
 
     worker: CWorker
 
-    def __init__(self, worker: CWorker, num_parents: int = 1) -> None:
-        super().__init__(worker, num_parents)
-
     def collect(self) -> int:
         """Collect for one update stage."""
         num_before = self.worker.num_steps
         if self._num_parents > 1:
-            self.worker.follow_run(self.num_run_steps)
+            self.worker.acting.follow_run(self.num_run_steps)
         self.worker.collect_train_data()
         return self.worker.num_steps - num_before
 
@@ -48,13 +45,9 @@ class LocalCollector(CollectorBase):
         """None: there are no remote workers."""
         return ()
 
-    def add_workers(self, num_workers: int) -> None:
+    def set_num_workers(self, num_workers: int) -> None:
         """Refuse: a worker that collects here cannot be joined by remote ones."""
-        check_addition(num_workers, 0)
-
-    def remove_workers(self, num_workers: int) -> None:
-        """Refuse: there are none."""
-        check_removal(num_workers, 0)
+        check_num_workers(num_workers, 0)
 
     @property
     def num_env_failures(self) -> int:
@@ -66,20 +59,15 @@ class LocalCollector(CollectorBase):
         return self.worker.progress()
 
 
-def check_addition(num_workers: int, num_present: int) -> None:
-    """Refuse to let workers join where the learner collects itself."""
-    check_count("num_workers", num_workers)
+def check_num_workers(num_workers: int, num_present: int) -> None:
+    """Refuse to change the number of remote workers where there are none, or to leave none."""
     if num_present == 0:
         raise ConfigError(
             "the learner collects itself, in its own process; use at least 1 collection worker from the start "
-            "to add more"
+            "to add or remove some"
         )
-
-
-def check_removal(num_workers: int, num_present: int) -> None:
-    """Refuse to remove so many workers that none is left."""
-    check_count("num_workers", num_workers)
-    if num_present == 0:
-        raise ConfigError("the learner collects itself, in its own process; there are no workers to remove")
-    if num_workers >= num_present:
-        raise ConfigError(f"{num_workers} of {num_present} collection workers cannot be removed; one must stay")
+    if num_workers <= 0:
+        raise ConfigError(
+            f"{num_present - num_workers} of {num_present} collection workers cannot be removed; one must stay"
+        )
+    check_count("the number of collection workers", num_workers)

@@ -20,11 +20,6 @@ class Inbox:
     """Puts pieces into the storage of the learner's worker, and has it count steps and episodes.
 
     Every incarnation of a worker is a source of its own in the storage, which drops steps that are there already.
-
-    Parameters
-    ----------
-    worker : AgentWorker
-        The learner's worker.
     """
 
     def __init__(self, worker: AgentWorker) -> None:

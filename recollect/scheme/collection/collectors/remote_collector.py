@@ -2,31 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.collection.collectors.collector import CollectorBase, check_addition, check_removal
+from recollect.scheme.collection.collectors.collector import CollectorBase, check_num_workers
 from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import PublishedWeights, Version
 
-_COLLECT: Final = "collect_piece"
-
 
 class RemoteCollector(CollectorBase, ABC):
-    """Remote workers collect, and what they send is taken in here.
-
-    Parameters
-    ----------
-    worker : AgentWorker
-        The learner's worker.
-    workers : WorkerSet
-        Those that collect.
-    num_parents : int
-        Collections like this one that a run has.
-    """
+    """Remote `workers` collect, and what they send is taken in by the learner's `worker`."""
 
     def __init__(self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1) -> None:
         super().__init__(worker, num_parents)
@@ -34,7 +21,7 @@ class RemoteCollector(CollectorBase, ABC):
         workers.on_loss = self._on_loss
         self._inbox = Inbox(worker)
         self._weights = PublishedWeights()
-        self._records = {index: self._record(index) for index in workers.indices}
+        self._records = {index: WorkerRecord(worker.index_parent, index) for index in workers.indices}
         self._departed: list[Incarnation] = []
         self._receipts: list[Receipt] = []
         self._num_received = 0
@@ -52,16 +39,13 @@ class RemoteCollector(CollectorBase, ABC):
         restarts = self._workers.restarts
         return tuple(record.report(restarts.get(index, 0)) for index, record in self._records.items())
 
-    def add_workers(self, num_workers: int) -> None:
-        """Have more workers collect from now on."""
-        check_addition(num_workers, self._workers.num_workers)
-        for index in self._workers.add(num_workers):
-            self._records[index] = self._record(index)
-
-    def remove_workers(self, num_workers: int) -> None:
-        """Have fewer workers collect from now on; what those that leave have collected is kept."""
-        check_removal(num_workers, self._workers.num_workers)
-        for index in self._workers.indices[-num_workers:]:
+    def set_num_workers(self, num_workers: int) -> None:
+        """Have so many workers collect from now on; what those that leave have collected is kept."""
+        num_present = self._workers.num_workers
+        check_num_workers(num_workers, num_present)
+        for index in self._workers.add(num_workers - num_present) if num_workers > num_present else ():
+            self._records[index] = WorkerRecord(self.worker.index_parent, index)
+        for index in self._workers.indices[num_workers:]:
             self._let_go(index)
             self._departed.append(self._incarnation(index, self._workers.epoch(index)))
             self._workers.remove(index)
@@ -90,9 +74,8 @@ class RemoteCollector(CollectorBase, ABC):
         return False
 
     def _call(self, index: int, version: Version, listen_to: Iterable[str] = ()) -> Call:
-        return self._workers.call(
-            index, _COLLECT, version.reference, version.number, self.num_run_steps, tuple(listen_to)
-        )
+        args = version.reference, version.number, self.num_run_steps, tuple(listen_to)
+        return self._workers.call(index, "collect_piece", *args)
 
     def _incarnation(self, index: int, epoch: int) -> Incarnation:
         return (self.worker.index_parent, index, epoch)
@@ -118,6 +101,3 @@ class RemoteCollector(CollectorBase, ABC):
         record = self._records.get(new.source[1])
         if record is not None:
             record.add(receipt)
-
-    def _record(self, index: int) -> WorkerRecord:
-        return WorkerRecord(self.worker.index_parent, index)

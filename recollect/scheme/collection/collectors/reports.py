@@ -70,13 +70,7 @@ class Receipt(NamedTuple):
 
 
 class WorkerRecord:
-    """Notes what comes from one worker.
-
-    Parameters
-    ----------
-    index_parent, index_worker : int
-        Which worker.
-    """
+    """Notes what comes from one worker."""
 
     def __init__(self, index_parent: int, index_worker: int) -> None:
         self._place = (index_parent, index_worker)
@@ -88,6 +82,11 @@ class WorkerRecord:
         # Of earlier incarnations, and of the present one.
         self._env_failures = [0, 0]
         self._is_alive = False
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the latest piece."""
+        return time.monotonic() - self._arrivals[-1]
 
     def add(self, receipt: Receipt) -> None:
         """Note a piece."""
@@ -139,11 +138,19 @@ def worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
         metrics.WORKER_CODEC_S: sum(report.codec_s for report in reports),
     }
     for report in reports:
-        found |= metrics_of(report, metrics.COLLECTORS, f"{report.index_parent}.{report.index_worker}")
+        found |= _metrics_of(report, metrics.COLLECTORS, f"{report.index_parent}.{report.index_worker}")
     return found
 
 
-def metrics_of(report: WorkerReport, kind: str, number: str) -> dict[str, float]:
+def gradient_worker_metrics(reports: Sequence[WorkerReport]) -> dict[str, float]:
+    """Metrics of each gradient worker, by name."""
+    found: dict[str, float] = {}
+    for report in reports:
+        found |= _metrics_of(report, metrics.GRADIENTS, str(report.index_worker))
+    return found
+
+
+def _metrics_of(report: WorkerReport, kind: str, number: str) -> dict[str, float]:
     """Metrics of one worker by name; `kind` is one of `metrics.LAGS`."""
     values = {
         metrics.STEPS_PER_S: report.steps_per_s,

@@ -1,16 +1,12 @@
 """`SyncCollector`: workers that wait for each other, but not for ever."""
 
 import math
-from collections.abc import Iterable
-from typing import Final
 
 from recollect.scheme.base.worker_set import Call, WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
-
-_HEAR: Final = "hear"
 
 
 class SyncCollector(RemoteCollector):
@@ -21,8 +17,6 @@ class SyncCollector(RemoteCollector):
 
     Parameters
     ----------
-    worker, workers, num_parents
-        As in `RemoteCollector`.
     fraction_workers : float
         Share of workers that must have finished before the others are told to stop.
     """
@@ -50,15 +44,12 @@ class SyncCollector(RemoteCollector):
                 else:
                     pending.add(self._call(answer.call.worker, version, [word]))
             if len(pieces) >= num_enough:
-                self._tell(pending - told, word)
+                for call in pending - told:
+                    self._workers.tell(call.worker, "hear", word)
                 told |= pending
         # In the order of workers, so that a run does not depend on who is faster.
         for index in sorted(pieces):
             self._take_in(pieces[index])
-
-    def _tell(self, calls: Iterable[Call], word: str) -> None:
-        for call in calls:
-            self._workers.tell(call.worker, _HEAR, word)
 
     def _let_go(self, index: int) -> None:
         """Do nothing: between stages all that was collected has been taken in."""

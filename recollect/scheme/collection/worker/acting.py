@@ -31,8 +31,6 @@ class Acting:
         Has the environments, the actor and the algorithm; any of them may be replaced between steps.
     counts : Counts
         Where steps and episodes are counted.
-    device : torch.device
-        Where to compute.
     on_step : callable
         Called after every step.
 
@@ -50,12 +48,10 @@ class Acting:
     rhs: Tensor
     done: Tensor
 
-    def __init__(
-        self, components: Components, counts: Counts, device: torch.device, on_step: Callable[[], None]
-    ) -> None:
+    def __init__(self, components: Components, counts: Counts, on_step: Callable[[], None]) -> None:
         self._components = components
         self._counts = counts
-        self._device = device
+        self._device = components.device
         self._on_step = on_step
         self._heard: set[str] = set()
         self._has_joined = False
@@ -76,7 +72,10 @@ class Acting:
         self._heard.add(word)
 
     def follow_run(self, num_run_steps: int) -> None:
-        """Take into account what other workers have collected, see `CWorker.follow_run`."""
+        """Take into account what other workers have collected: random steps and schedules are those of the run.
+
+        A worker that joins a run on its way does not begin with what was seen at the beginning.
+        """
         if not self._has_joined and num_run_steps:
             self._components.envs_train.reseed(num_run_steps)
             self._components.seed_actor(num_run_steps)

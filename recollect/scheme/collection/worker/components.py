@@ -1,7 +1,6 @@
 """`Components`: the parts of an agent that a worker has, and how they are replaced while it runs."""
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,16 +22,8 @@ from recollect.roles import (
 from recollect.scheme.collection.worker.remote_envs import RemoteEnvs
 
 
-class Place(NamedTuple):
-    """Where components are built: the device, and the indices of the worker and of its gradient worker."""
-
-    device: torch.device
-    index_worker: int
-    index_parent: int
-
-
 class Factories(NamedTuple):
-    """What makes the components of a worker."""
+    """What makes the components of a worker, by their names."""
 
     algo: AlgorithmFactory
     actor: ActorFactory
@@ -44,55 +35,55 @@ class Factories(NamedTuple):
 class Components:
     """Actor, algorithm, storage and environments of a worker; what refers to a replaced one follows.
 
-    Parameters
-    ----------
-    place : Place
-        Where they are.
-    factories : Factories
-        What makes them. Without train environments there is no storage.
-    acts : bool
-        Whether the worker acts in train environments. If not, something stands for them that only tells their form.
-
     Attributes
     ----------
+    acts : bool
+        Whether the worker acts in train environments. If not, something stands for them that only tells their form.
+    device, index_worker, index_parent
+        Where the components are: the device, and the indices of the worker and of its gradient worker.
     actor, algo
-        Those that are always there.
+        Those that are always there. Without train environments there is no storage.
     factories : Factories
         What made the present components.
     """
 
-    def __init__(self, place: Place, factories: Factories, *, acts: bool) -> None:
+    acts: ClassVar[bool]
+
+    def __init__(self, device: torch.device, index_worker: int, index_parent: int, factories: Factories) -> None:
+        self.device = device
+        self.index_worker = index_worker
+        self.index_parent = index_parent
         self.factories = factories
-        self._place = place
-        self._name = f"worker {place.index_worker}"
-        self._acts = acts
+        self._place = device, index_worker, index_parent
         self._envs_train = None if factories.envs_train is None else self._make_envs_train(factories.envs_train)
-        self._envs_test = None if factories.envs_test is None else factories.envs_test(*place, keys.TEST)
+        self._envs_test = None if factories.envs_test is None else factories.envs_test(*self._place, keys.TEST)
         self._storage: Storage | None = None
         self.actor = self._make_actor(factories.actor)
-        self.algo = factories.algo(place.device, self.actor, self._any_envs())
+        self.algo = factories.algo(device, self.actor, self._any_envs())
         if self._envs_train is not None:
-            self._storage = factories.storage(place.device, self.actor, self.algo, self._envs_train)
+            self._storage = factories.storage(device, self.actor, self.algo, self._envs_train)
 
     @property
     def envs_train(self) -> VectorEnvs:
-        """The environments to learn in."""
+        """The environments to learn in, or what stands for those of other workers."""
         if self._envs_train is None:
-            raise WorkerError(f"{self._name} has no train environments; give train_envs_factory")
+            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
         return self._envs_train
 
     @property
     def envs_test(self) -> SteppingEnvs:
         """The environments to evaluate in."""
         if self._envs_test is None:
-            raise WorkerError(f"{self._name} has no test environments; give test_envs_factory")
+            raise WorkerError(f"worker {self.index_worker} has no test environments; give test_envs_factory")
         return self._envs_test
 
     @property
     def storage(self) -> Storage:
         """Where experience goes."""
         if self._storage is None:
-            raise WorkerError(f"{self._name} has no train environments, and so no storage; give train_envs_factory")
+            raise WorkerError(
+                f"worker {self.index_worker} has no train environments, and so no storage; give train_envs_factory"
+            )
         return self._storage
 
     @property
@@ -100,37 +91,35 @@ class Components:
         """Whether there is something to learn in."""
         return self._envs_train is not None
 
-    def replace(self, name: str, factory: ComponentFactory) -> None:
-        """Replace a component by one that `factory` makes; one that does not fit is refused, and nothing changes."""
-        if name not in _REPLACEMENTS:
-            raise ConfigError(f"a worker has no component {name!r}; {closest(name, _REPLACEMENTS)}")
-        _REPLACEMENTS[name](self, factory)
-
     def seed_actor(self, *numbers: int) -> None:
         """Let the actor explore in a way of this worker's own."""
         self._seed(self.actor, *numbers)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Close the environments."""
         for envs in (self._envs_train, self._envs_test):
             if envs is not None:
                 envs.close()
 
+    def _replace_component(self, name: str, factory: ComponentFactory) -> None:
+        """Replace a component by one that `factory` makes; one that does not fit is refused, and nothing changes."""
+        if name not in Factories._fields:
+            raise ConfigError(f"a worker has no component {name!r}; {closest(name, Factories._fields)}")
+        getattr(self, f"_replace_{name}")(factory)
+        self.factories = Factories(**{**self.factories._asdict(), name: factory})
+
     def _replace_actor(self, factory: ActorFactory) -> None:
         """The algorithm is built again with it, because its optimisers hold the weights."""
         self.actor = self._make_actor(factory)
         self.storage.actor = self.actor
-        self.factories = self.factories._replace(actor=factory)
         self._replace_algo(self.factories.algo)
 
     def _replace_algo(self, factory: AlgorithmFactory) -> None:
-        self.algo = factory(self._place.device, self.actor, self._any_envs())
-        self.factories = self.factories._replace(algo=factory)
+        self.algo = factory(self.device, self.actor, self._any_envs())
         self.storage.algorithm = self.algo
 
     def _replace_storage(self, factory: StorageFactory) -> None:
-        self._storage = factory(self._place.device, self.actor, self.algo, self.envs_train)
-        self.factories = self.factories._replace(storage=factory)
+        self._storage = factory(self.device, self.actor, self.algo, self.envs_train)
 
     def _replace_envs_train(self, factory: EnvsFactory) -> None:
         before, envs = self.envs_train, self._make_envs_train(factory)
@@ -142,7 +131,6 @@ class Components:
         self._check_spaces(envs)
         before.close()
         self._envs_train = self.algo.envs = self.storage.envs = envs
-        self.factories = self.factories._replace(envs_train=factory)
 
     def _replace_envs_test(self, factory: EnvsFactory) -> None:
         before, envs = self._envs_test, factory(*self._place, keys.TEST)
@@ -150,22 +138,21 @@ class Components:
         if before is not None:
             before.close()
         self._envs_test = envs
-        self.factories = self.factories._replace(envs_test=factory)
 
     def _make_actor(self, factory: ActorFactory) -> Actor:
         """Build an actor; every worker's explores in its own way, the first one's as the factory says."""
-        actor = factory(self._place.device)
-        if self._place.index_worker or self._place.index_parent:
+        actor = factory(self.device)
+        if self.index_worker or self.index_parent:
             self._seed(actor)
         return actor
 
     def _seed(self, actor: Actor, *numbers: int) -> None:
-        entropy = [actor.generator.initial_seed(), self._place.index_parent, self._place.index_worker, *numbers]
+        entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker, *numbers]
         actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
 
     def _make_envs_train(self, factory: EnvsFactory) -> VectorEnvs:
         """Build environments that are seeded for this worker, or what stands for them."""
-        return factory(*self._place) if self._acts else RemoteEnvs.of(factory, *self._place)
+        return factory(*self._place) if self.acts else RemoteEnvs.of(factory, *self._place)
 
     def _any_envs(self) -> VectorEnvs:
         return self.envs_test if self._envs_train is None else self._envs_train
@@ -183,15 +170,3 @@ class Components:
                     f"the actor is made for {role} in {expected}, got environments with {space}; "
                     "make environments of that form, or a new agent"
                 )
-
-
-_REPLACEMENTS: Final = cast(
-    dict[str, Callable[[Components, Any], None]],
-    {
-        keys.ACTOR_COMPONENT: Components._replace_actor,
-        keys.ALGO_COMPONENT: Components._replace_algo,
-        keys.STORAGE_COMPONENT: Components._replace_storage,
-        keys.ENVS_TRAIN_COMPONENT: Components._replace_envs_train,
-        keys.ENVS_TEST_COMPONENT: Components._replace_envs_test,
-    },
-)

@@ -1,11 +1,13 @@
-"""`Counts`: what was collected so far."""
+"""`Counts`: what was collected so far; counts of several collections put together, and dealt out again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from recollect.scheme.collection.collectors.states import EPISODES, NUM_STEPS
-from recollect.scheme.collection.worker.episodes import EpisodeHistory
+from recollect.scheme.collection.worker.episodes import EpisodeHistory, equal_shares
+
+NUM_STEPS: Final = "num_steps"
+EPISODES: Final = "episodes"
 
 
 @dataclass
@@ -34,18 +36,27 @@ class Counts:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {
-            NUM_STEPS: self.num_steps,
-            "num_steps_lost": self.num_steps_lost,
-            "iter": self.iter,
-            "actor_version": self.actor_version,
-            EPISODES: self.episodes.state(),
-        }
+        return {**vars(self), EPISODES: self.episodes.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
-        self.num_steps = int(state[NUM_STEPS])
-        self.num_steps_lost = int(state["num_steps_lost"])
-        self.iter = int(state["iter"])
-        self.actor_version = int(state["actor_version"])
+        for name in vars(self).keys() - {EPISODES}:
+            setattr(self, name, int(state[name]))
         self.episodes.load_state(state[EPISODES])
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put the states of several collections together: their numbers are added up."""
+    names = {name: None for state in states for name in state if name != EPISODES}
+    merged: dict[str, Any] = {name: sum(state.get(name, 0) for state in states) for name in names}
+    return {**merged, EPISODES: EpisodeHistory.merge([state[EPISODES] for state in states])}
+
+
+def share_state(state: Mapping[str, Any], num_shares: int) -> list[dict[str, Any]]:
+    """Deal what a state has counted out to so many collections."""
+    counts = {name: equal_shares(value, num_shares) for name, value in state.items() if isinstance(value, int)}
+    episodes = EpisodeHistory.share(state[EPISODES], num_shares)
+    return [
+        {**{name: shares[index] for name, shares in counts.items()}, EPISODES: episodes[index]}
+        for index in range(num_shares)
+    ]

@@ -92,13 +92,7 @@ class EpisodeHistory:
 
 
 class EpisodeLog:
-    """Follows the episodes of envs that step together.
-
-    Parameters
-    ----------
-    num_envs : int
-        How many envs.
-    """
+    """Follows the episodes of envs that step together."""
 
     def __init__(self, num_envs: int) -> None:
         self._rewards = np.zeros(num_envs)

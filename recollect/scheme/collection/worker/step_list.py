@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from recollect import keys
+from recollect.agent.actors.spaces import map_observation
 from recollect.agent.storages.experience.store.schema import to_numpy
 
 # Keys that a step has only if there is something to say.
@@ -20,7 +21,7 @@ class StepList:
 
     def insert_transition(self, sample: Mapping[str, Any]) -> None:
         """Take one step of every env, arrays or tensors `[num_envs, ...]`."""
-        self._samples.append(_copied(sample))
+        self._samples.append(map_observation(lambda value: to_numpy(value).copy(), sample))
 
     def arrays(self) -> dict[str, Any]:
         """All steps, (nested) arrays `[time, num_envs, ...]` by key."""
@@ -30,12 +31,6 @@ class StepList:
                 sample[key] = np.zeros(sample[keys.REWARD].shape, np.bool_)
         first = self._samples[0] if self._samples else {}
         return {key: _stacked([sample[key] for sample in self._samples]) for key in first}
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return to_numpy(value).copy()
 
 
 def _stacked(values: Sequence[Any]) -> Any:

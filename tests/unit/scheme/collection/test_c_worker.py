@@ -48,7 +48,7 @@ def test_exploration_follows_the_steps_of_the_whole_run() -> None:
     worker = make_worker(start_steps=10)
     acted = []
     for num_run_steps in (8, 30, 30, 34):
-        worker.follow_run(num_run_steps)
+        worker.acting.follow_run(num_run_steps)
         acted.append(worker.algo.num_acted)
     assert acted == [0, 20, 20, 24]
 
@@ -284,11 +284,11 @@ def test_going_on_from_a_state() -> None:
 def test_evaluation_is_separate_and_deterministic() -> None:
     worker = make_worker()
     worker.collect_train_data(2)
-    obs = worker.latest_obs
+    obs = worker.acting.latest_obs
     worker.algo.deterministic.clear()
     mean = worker.evaluate()
     assert set(worker.algo.deterministic) == {True}
-    assert worker.latest_obs is obs
+    assert worker.acting.latest_obs is obs
     assert worker.last_evaluation.mean == mean
     assert len(worker.last_evaluation.returns) == 5
     assert len(worker.storage) == 2

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from recollect.agent.actors.networks.normalise import RunningMeanStd
-from recollect.scheme.gradients.normaliser_sums import add, gain, put_sums, take_sums
+from recollect.scheme.gradients.normaliser_sums import gain, put_sums, take_sums
 
 
 class Normalised(nn.Module):
@@ -28,8 +28,9 @@ def test_gains_of_workers_add_up_to_what_one_would_have_seen() -> None:
     second.obs.update(rows(3, 7))
     for number, num in ((2, 30), (3, 7)):
         one.obs.update(rows(number, num))
-    merged = add(before, [gain(before, take_sums(each)) for each in (first, second)])
-    put_sums(second, merged)
+    gains = [gain(before, take_sums(each)) for each in (first, second)]
+    put_sums(second, before, gains[0])
+    put_sums(second, take_sums(second), gains[1])
     assert float(second.obs.count) == 47
     np.testing.assert_allclose(second.obs.mean, one.obs.mean, rtol=1e-12)
     np.testing.assert_allclose(second.obs.variance, one.obs.variance, rtol=1e-9)
@@ -37,7 +38,7 @@ def test_gains_of_workers_add_up_to_what_one_would_have_seen() -> None:
 
 def test_what_has_seen_nothing_stays_as_it_was() -> None:
     actor = Normalised()
-    put_sums(actor, take_sums(Normalised()))
+    put_sums(actor, take_sums(Normalised()), {})
     assert float(actor.reward.count) == 0
     assert float(actor.reward.variance) == 1
 

@@ -35,7 +35,7 @@ def make_gradients(
         scheme = make_scheme("sac", "per", start_steps=start_steps)
         worker = GWorker(
             index,
-            lambda *_, scheme=scheme: scheme.gradients.worker.col_workers,
+            lambda *_, scheme=scheme: scheme.gradients.col_workers,
             num_peers=num_workers,
             journal_folder=journals,
         )
@@ -152,7 +152,7 @@ def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> Non
         update.step()
     gradients.workers.dying.add(1)
     update.step()
-    gradients.broadcast(ReplaceComponent("storage", make_storage))
+    gradients.execute(ReplaceComponent("storage", make_storage))
     lost = gradients.workers.workers[1]
     restart(lost)
     for command in gradients.workers.commands:
@@ -180,7 +180,7 @@ def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -
     for _ in range(2):
         update.step()
     gradients.save_storage(tmp_path)
-    gradients.broadcast(ReplaceComponent("storage", make_storage))
+    gradients.execute(ReplaceComponent("storage", make_storage))
     gradients.workers.dying.add(1)
     for _ in range(2):
         update.step()
@@ -234,13 +234,13 @@ def test_a_worker_that_is_lost_on_the_way_comes_back() -> None:
 def test_changes_reach_all_workers() -> None:
     gradients = make_gradients(AsyncGradientSource)
     next(gradients.stage(), None)
-    gradients.broadcast(SetAlgorithmParameter("gamma", 0.5))
-    gradients.broadcast(SetStorageParameter("n_step", 4))
+    gradients.execute(SetAlgorithmParameter("gamma", 0.5))
+    gradients.execute(SetStorageParameter("n_step", 4))
     workers = gradients.workers.workers.values()
     assert [worker.algo.gamma for worker in workers] == [0.5, 0.5]
     assert [worker.storage.n_step for worker in workers] == [4, 4]
     assert gradients.algo.gamma == 0.5
-    gradients.broadcast(ReplaceComponent("storage", make_storage))
+    gradients.execute(ReplaceComponent("storage", make_storage))
     assert [worker.storage.max_size for worker in workers] == [77, 77]
     UWorker(0, gradients).step()
     assert all(0 < len(worker.storage) < 77 for worker in workers), "stages that were under way are left"
@@ -294,7 +294,7 @@ def test_normalisers_see_what_all_workers_saw() -> None:
     options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
     schemes = [build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options)) for _ in range(3)]
     workers = [
-        GWorker(index, lambda *_, scheme=scheme: scheme.gradients.worker.col_workers, num_peers=2)
+        GWorker(index, lambda *_, scheme=scheme: scheme.gradients.col_workers, num_peers=2)
         for index, scheme in enumerate(schemes[1:])
     ]
     gradients: Any = SyncGradientSource(schemes[0].col_worker, WorkersHere(workers))  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ def test_stages_that_bring_fewer_updates_are_made_up_for_where_a_rate_falls(kind
     schemes = [build(resolve("ppo", "CartPole-v1", preset="none", overrides=options)) for _ in range(3)]
     gradients: Any = schemes[0].gradients
     if kind is not None:
-        own = [scheme.gradients.worker.col_workers for scheme in schemes[1:]]
+        own = [scheme.gradients.col_workers for scheme in schemes[1:]]
         workers = [GWorker(index, lambda *_, each=each: each) for index, each in enumerate(own)]
         gradients = kind(schemes[0].col_worker, WorkersHere(workers))
     update = UWorker(0, gradients)
@@ -326,7 +326,7 @@ def test_what_gradient_workers_would_have_in_common_is_not_exchanged_on_them(tmp
     gradients = make_gradients(SyncGradientSource)
     storage = gradients.workers.workers[0].storage
     with pytest.raises(ConfigError, match="cannot share one file"):
-        gradients.broadcast(
+        gradients.execute(
             ReplaceComponent("storage", ReplayBuffer.create_factory(50, backing="file", path=tmp_path / "store"))
         )
     assert gradients.workers.commands == []
@@ -337,6 +337,6 @@ def test_test_environments_are_exchanged_only_where_tests_are_run() -> None:
     gradients = make_gradients(SyncGradientSource)
     envs = gradients.col_worker.envs_test
     factory, _, _ = VecEnv.create_factory("Pendulum-v1", {"g": 9.0})
-    gradients.broadcast(ReplaceComponent("envs_test", factory))
+    gradients.execute(ReplaceComponent("envs_test", factory))
     assert gradients.col_worker.envs_test is not envs
     assert gradients.workers.commands == []

@@ -11,9 +11,9 @@ from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker, ResumePoint
 from recollect.scheme.gradients.sync_source import SyncGradientSource
-from recollect.scheme.gradients.versioned_weights import read_state
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.u_worker import UWorker
+from recollect.scheme.weights import read_state
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere
 from tests.unit.scheme.updates.joining import join
@@ -28,7 +28,7 @@ def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_worker(index: int, num_workers: int, kind: type[GWorker] = GWorker, **options: Any) -> Any:
     scheme = make_scheme("ddqn", "per", start_steps=0)
-    return kind(index, lambda *_: scheme.gradients.worker.col_workers, num_peers=num_workers, **options)
+    return kind(index, lambda *_: scheme.gradients.col_workers, num_peers=num_workers, **options)
 
 
 def make_sync(num_workers: int, ratio: float) -> Any:
@@ -116,7 +116,7 @@ def test_peers_count_the_steps_of_all_and_updates_once(monkeypatch: pytest.Monke
     state = peer.learner_state()
     state["limits"] = {"replay_credit": 2.5}
     successor.adopt(state)
-    assert successor.collection_state()["replay_credit"] == 2.5
+    assert successor.state()["replay_credit"] == 2.5
 
 
 class OtherPeers:
@@ -138,4 +138,4 @@ def test_a_peer_without_data_counts_the_updates_of_the_others(monkeypatch: pytes
     peer.col_worker.counts.num_steps_lost = 1000
     report = peer.run_stage()
     assert (report.version, len(report.infos)) == (8, 0)
-    assert peer.collection_state()["replay_credit"] == 0
+    assert peer.state()["replay_credit"] == 0

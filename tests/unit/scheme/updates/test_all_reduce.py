@@ -45,7 +45,7 @@ Make = Callable[[Peers], PeerWorker]
 def make_peer(monkeypatch: pytest.MonkeyPatch) -> Make:
     def make(group: Peers) -> PeerWorker:
         scheme: Any = make_scheme("sac", "per", start_steps=8)
-        peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
+        peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers)
         join(peer, group, monkeypatch)
         return peer
 
@@ -59,7 +59,7 @@ def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make) -> None:
         here.update_worker.step()
         reports = [peer.run_stage() for peer in (alone, twin)]
     assert [report.version for report in reports] == [6, 6]
-    assert all(report.is_complete and len(report.infos) == 2 for report in reports)
+    assert all(report.reason is None and len(report.infos) == 2 for report in reports)
     for name, weight in here.actor.state_dict().items():
         assert torch.equal(alone.algo.actor.state_dict()[name], weight), name
         assert torch.equal(twin.algo.actor.state_dict()[name], weight), name
@@ -81,7 +81,7 @@ def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
 def test_normalisers_of_all_peers_see_what_any_of_them_saw(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"update_every": 8, "num_envs": 2, "num_test_envs": 1, "normalise_observations": True, "test_every": 0}
     scheme: Any = build(resolve("ppo", "Pendulum-v1", preset="none", overrides=options))
-    peer = PeerWorker(0, lambda *_: scheme.gradients.worker.col_workers)
+    peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers)
     join(peer, Peers(share=1.0), monkeypatch)
     for stage in (1, 2):
         peer.run_stage()
@@ -93,12 +93,12 @@ def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
     group = Peers(lost_at=2)
     peer = make_peer(group)
     report = peer.run_stage()
-    assert not report.is_complete
+    assert report.reason is not None
     assert report.version == 1
     assert report.learned is None
     assert group.is_left
     assert report.status.num_steps == 8, "what was collected is kept"
-    assert not peer.run_stage().is_complete, "there is no group any more"
+    assert peer.run_stage().reason is not None, "there is no group any more"
 
 
 def test_a_loss_that_is_not_finite_is_reported_when_all_are_done(make_peer: Make) -> None:
@@ -111,7 +111,7 @@ def test_a_loss_that_is_not_finite_is_reported_when_all_are_done(make_peer: Make
     report = peer.run_stage()
     assert report.failure == "loss_q is nan"
     assert report.batch is not None
-    assert report.is_complete
+    assert report.reason is None
 
 
 def test_waiting_for_peers_moves_the_heartbeat(make_peer: Make) -> None:

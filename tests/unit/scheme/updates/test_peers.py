@@ -9,6 +9,7 @@ from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.updates.all_reduce import StageReport
 from recollect.scheme.updates.peer_group import Meeting
 from recollect.scheme.updates.peers import PeerGradientSource
+from recollect.scheme.weights import read_state
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere
 
@@ -18,8 +19,9 @@ NO_INTERFACE = "the peers did not all come together: Unable to find address for:
 class Peer:
     """Comes together with others, and completes its stages, unless there is a reason why not."""
 
-    def __init__(self, status: GradientStatus) -> None:
-        self._status = status
+    def __init__(self, scheme: Any) -> None:
+        self._status = scheme.status()
+        self._learned = read_state(scheme.algo)
         self.reasons: list[str] = []
         self.stage_reasons: list[str] = []
         self.num_joined = 0
@@ -32,7 +34,7 @@ class Peer:
     def resume(self, resume_point: Any) -> None: ...
 
     def learner_state(self) -> dict[str, Any]:
-        return {}
+        return self._learned
 
     def node_address(self) -> str:
         return "10.0.0.1"
@@ -46,13 +48,13 @@ class Peer:
 
     def run_stage(self) -> StageReport:
         reason = self.stage_reasons.pop(0) if self.stage_reasons else None
-        return StageReport(0, self._status, is_complete=reason is None, reason=reason)
+        return StageReport(0, self._status, reason=reason)
 
 
 @pytest.fixture
 def gradients() -> Any:
     scheme = make_scheme()
-    peers: Any = [Peer(scheme.status()) for _ in range(2)]
+    peers: Any = [Peer(scheme) for _ in range(2)]
     return PeerGradientSource(scheme.col_worker, WorkersHere(peers))  # type: ignore[arg-type]
 
 

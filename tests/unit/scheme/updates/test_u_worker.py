@@ -4,13 +4,12 @@ from typing import Any
 
 from recollect import keys
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.gradient_source import LocalGradientSource
 from recollect.scheme.updates.u_worker import NUM_RECENT_UPDATES, UWorker
 from tests.unit.scheme.building import make_workers
 
 
 def make_update_worker(**numbers: Any) -> Any:
-    return UWorker(0, LocalGradientSource(GWorker(0, make_workers(((3, 5), (4,)), **numbers))))
+    return UWorker(0, GWorker(0, make_workers(((3, 5), (4,)), **numbers)))
 
 
 def test_a_stage_collects_and_updates() -> None:

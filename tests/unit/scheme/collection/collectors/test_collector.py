@@ -68,7 +68,7 @@ def make_set(
 
 def learn(workers: CWorkerSet) -> None:
     """As if an update had been made."""
-    workers.local_worker().actor_version += 1
+    workers.local_worker().counts.actor_version += 1
 
 
 def stored(workers: CWorkerSet, source: Any) -> dict[str, Any]:
@@ -95,9 +95,7 @@ def test_without_remote_workers_the_local_one_collects(fake: FakeEngine) -> None
     assert num_new == workers.local_worker().num_steps == len(workers.local_worker().storage) == 8
     assert workers.collector.reports() == ()
     with pytest.raises(ConfigError, match="from the start"):
-        workers.collector.add_workers(1)
-    with pytest.raises(ConfigError, match="no workers to remove"):
-        workers.collector.remove_workers(1)
+        workers.collector.set_num_workers(1)
 
 
 def test_a_learner_has_no_train_environments(fake: FakeEngine) -> None:
@@ -225,7 +223,7 @@ def test_who_joins_a_run_on_its_way_begins_with_other_seeds(fake: FakeEngine) ->
     workers = make_set(1)
     workers.collector.collect()
     assert fake.handles[0].worker.envs_train.reseeded is None
-    workers.collector.add_workers(1)
+    workers.collector.set_num_workers(2)
     workers.collector.collect()
     assert fake.handles[1].worker.envs_train.reseeded == 4 * NUM_ENVS
 
@@ -350,33 +348,28 @@ def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> No
 def test_what_a_worker_that_leaves_has_collected_is_kept(fake: FakeEngine, mode: str) -> None:
     workers = make_set(3, mode=mode, size=300)
     workers.collector.collect()
-    workers.collector.remove_workers(2)
+    workers.collector.set_num_workers(1)
     given_out = sum(len(collect_calls(handle)) for handle in fake.handles[1:])
     num_stored = len(workers.local_worker().storage)
     assert num_stored == workers.local_worker().num_steps >= given_out * 4 * NUM_ENVS
     assert sources(workers) == [(0, 0, 0)]
-    workers.collector.add_workers(1)
+    workers.collector.set_num_workers(2)
     for _ in range(3):
         workers.collector.collect()
     assert sources(workers) == [(0, 0, 0), (0, 1, 1)]
-    with pytest.raises(ConfigError, match="one must stay"):
-        workers.collector.remove_workers(2)
+    with pytest.raises(ConfigError, match="2 of 2 collection workers cannot be removed; one must stay"):
+        workers.collector.set_num_workers(0)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(
-    ("num_workers", "reason"), [(0, "at least 1"), (-1, "at least 1"), (1.5, "whole"), (3, "stay")]
-)
+@pytest.mark.parametrize(("num_workers", "reason"), [(0, "3 of 3"), (-1, "4 of 3"), (1.5, "whole")])
 def test_a_number_of_workers_that_makes_no_sense_changes_nothing(
     fake: FakeEngine, mode: str, num_workers: Any, reason: str
 ) -> None:
     workers = make_set(3, mode=mode)
     workers.collector.collect()
     with pytest.raises(ConfigError, match=reason):
-        workers.collector.remove_workers(num_workers)
-    if num_workers != 3:
-        with pytest.raises(ConfigError, match=reason):
-            workers.collector.add_workers(num_workers)
+        workers.collector.set_num_workers(num_workers)
     assert workers.indices == [0, 1, 2]
     assert not any(handle.is_dead for handle in fake.handles)
 
@@ -397,7 +390,7 @@ def test_a_replaced_component_is_that_of_later_workers_too(fake: FakeEngine) -> 
 
     workers.broadcast(ReplaceComponent("algo", make_other))
     assert workers.collector.collect() == 2 * NUM_ENVS
-    workers.collector.add_workers(1)
+    workers.collector.set_num_workers(2)
     assert fake.handles[1].params["algo_factory"] is make_other
     assert fake.handles[1].calls == []
 

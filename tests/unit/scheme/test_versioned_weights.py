@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from recollect.scheme.gradients.versioned_weights import apply_state, apply_weights, read_state, read_weights
+from recollect.scheme.weights import apply_state, apply_weights, read_state, read_weights
 from tests.schemes import make_scheme
 
 
