@@ -101,3 +101,5 @@ PATH_SEPARATOR: Final = "/"
 
 # Who says that kernels are compiled, which the command line shows because it takes long.
 KERNEL_LOGGER: Final = "recollect.kernels"
+# Who says which preset fits a task without a tuned one.
+PRESET_LOGGER: Final = "recollect.presets"

@@ -64,7 +64,7 @@ def _classes(part: str) -> Iterable[tuple[str, str]]:
 _LISTS: Final[Mapping[str, Callable[[], Iterable[tuple[str, str]]]]] = {
     "algorithms": lambda: _classes(ALGO),
     "storages": lambda: _classes(STORAGE),
-    "presets": lambda: ((name, presets.about(name)) for name in presets.names()),
+    "presets": lambda: ((name, presets.about(name)) for name in (*presets.names(), *presets.kinds())),
 }
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect.checks import check_device
-from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, class_of, is_on_policy
+from recollect.config.parts import ACTOR, ALGO, CALL, ENV, SCHEME, STORAGE, class_of, is_on_policy
 from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
 
@@ -15,15 +15,11 @@ if TYPE_CHECKING:
 _MOST_TRANSITIONS: Final = 1_000_000
 
 
-# Ends the name of an environment that a function of the caller's makes; no id does.
-_CALL: Final = "()"
-
-
 def name_of(env_fn: "EnvFunction") -> str:
     """Name under which a config keeps a function that makes environments, which a file cannot hold."""
     named: Any = getattr(env_fn, "func", env_fn)  # what a partial is of
     named = named if hasattr(named, "__qualname__") else type(named)
-    return f"{named.__module__}.{named.__qualname__}{_CALL}"
+    return f"{named.__module__}.{named.__qualname__}{CALL}"
 
 
 def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
@@ -73,7 +69,7 @@ def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
 
 def _check_env(env: "str | EnvFunction") -> None:
     """Refuse the name of a function that was not given."""
-    if isinstance(env, str) and env.endswith(_CALL):
+    if isinstance(env, str) and env.endswith(CALL):
         raise ConfigError(
             f"the environment was made by the function {env}, which a file cannot hold; pass it from Python, "
             "as in Agent.load(folder, env=function)"

@@ -20,6 +20,8 @@ STORAGE: Final = "storage"
 SCHEME: Final = "scheme"
 PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
+# Ends the name of an environment that a function of the caller's makes; no id does.
+CALL: Final = "()"
 
 
 @dataclass(frozen=True)

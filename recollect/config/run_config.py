@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from recollect import keys
-from recollect.config import layers, presets
+from recollect.config import kinds, layers, presets
 from recollect.config.files import NAME, Document, read_document, write_document
 from recollect.config.parts import (
     ALGO,
+    CALL,
     ENV,
     NAMED_PARTS,
     PARTS,
@@ -137,8 +138,8 @@ def resolve(
     algo, env : str, optional
         Names; by default those of the preset or file, and without any those of the default preset.
     preset : str
-        Name of a preset; "auto" for the one of this algorithm and environment, if there is one and no
-        file is given; or "none".
+        Name of a preset; "auto", where no file is given, for the one of this algorithm and environment or else
+        of the kind of task that its spaces show; or "none".
     file : path, optional
         YAML or TOML, laid out as `RunConfig.to_document` says.
     overrides : mapping, optional
@@ -146,7 +147,7 @@ def resolve(
         where only one has such an option: `{"alpha": 0.6}`.
     """
     named = {part: name for part, name in ((ALGO, algo), (ENV, env)) if name is not None}
-    document = _preset(preset, algo, env, has_file=file is not None)
+    document = _preset(preset, algo, env, overrides or {}, has_file=file is not None)
     if file is not None:
         document = layers.lay_over(document, read_document(file), settings())
     document = layers.lay_over(document, named, settings())
@@ -157,15 +158,19 @@ def resolve(
     return replace(config, storage_options=promised | given)
 
 
-def _preset(preset: str, algo: str | None, env: str | None, *, has_file: bool) -> Document:
+def _preset(
+    preset: str, algo: str | None, env: str | None, overrides: Mapping[str, Any], *, has_file: bool
+) -> Document:
     if preset == NO_PRESET or (preset == AUTO and has_file):
         return {}
     if preset != AUTO:
         return presets.load(preset)
     if algo is None and env is None:
         return presets.load(presets.DEFAULT)
-    found = presets.find(plain_name(ALGO, algo), env)
-    return {} if found is None else presets.load(found)
+    algo = plain_name(ALGO, algo)
+    if (found := presets.find(algo, env)) is not None:
+        return presets.load(found)
+    return {} if algo is None or env is None or env.endswith(CALL) else kinds.fitting(algo, env, overrides)
 
 
 def _defaults(part: str, name: str | None) -> Document:

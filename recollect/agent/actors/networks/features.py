@@ -113,14 +113,14 @@ def build_features(space: gym.Space[Any], *, flat: bool = False) -> Any:
         return DictFeatures(space, flat=flat)
     if isinstance(space, (gym.spaces.Discrete, gym.spaces.MultiDiscrete)):
         return OneHotFeatures(space)
-    if isinstance(space, gym.spaces.Box) and not flat and _is_image(space):
+    if isinstance(space, gym.spaces.Box) and not flat and is_image(space):
         return NatureCNN(space)
     if isinstance(space, (gym.spaces.Box, gym.spaces.MultiBinary)):
         return FlatFeatures(space)
     raise unknown_space("observation", space)
 
 
-def _is_image(space: gym.spaces.Box) -> bool:
+def is_image(space: gym.spaces.Box) -> bool:
     """Whether the CNN fits: three axes, of which all but the channels are long enough.
 
     Bytes may also lack the channels, or be a stack of images along their first axis. Floats of such shapes are

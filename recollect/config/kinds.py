@@ -1,0 +1,69 @@
+"""Presets by kind of task, for environments without a tuned one: hyperparameters that fit its spaces."""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from recollect import keys
+from recollect.config import presets
+from recollect.config.files import Document
+from recollect.config.parts import ALGO, ENV, class_of, is_on_policy
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+_LOG: Final = logging.getLogger(keys.PRESET_LOGGER)
+# Environments that run beside each other, or in one call, where the run does not say how many.
+_NUM_BATCHED_ENVS: Final = 8
+
+
+def fitting(algo: str, env: str, overrides: Mapping[str, Any]) -> Document:
+    """Find the preset for an algorithm and the kind of task that an environment is; empty if there is none.
+
+    Off-policy presets count updates for one environment; several have as many times more, so that the updates for
+    each step stay the same.
+
+    Parameters
+    ----------
+    algo, env : str
+        Name of the algorithm and id of the environment, which is made once for its spaces.
+    overrides : mapping
+        What the caller set, by path. Options of the environment, `vec` and `num_envs` tell what the task is like.
+    """
+    name = _name_for(algo, env, overrides)
+    if name is None:
+        return {}
+    _LOG.info("no preset for %s on %s; using %s: %s", algo, env, name, presets.about(name))
+    document = presets.load(name)
+    if overrides.get("vec", keys.SYNC) != keys.SYNC:
+        document.setdefault("num_envs", _NUM_BATCHED_ENVS)
+    num_envs = overrides.get("num_envs", document.get("num_envs", 1))
+    if isinstance(num_envs, int) and not is_on_policy(algo):
+        options = document[ALGO]
+        document[ALGO] = options | {"num_mini_batch": options["num_mini_batch"] * num_envs}
+    return document
+
+
+def _name_for(algo: str, env: str, overrides: Mapping[str, Any]) -> str | None:
+    from recollect.agent.envs import VecEnv
+
+    options = {path.partition(".")[2]: value for path, value in overrides.items() if path.startswith(f"{ENV}.")}
+    _, action_space, obs_space = VecEnv.create_factory(env, options, kind=overrides.get("vec", keys.SYNC))
+    candidates = [f"{kind}-{algo}" for kind in _kinds(obs_space, action_space)]
+    name = next((name for name in candidates if name in presets.kinds()), None)
+    can_act = name is None or isinstance(action_space, class_of(ALGO, algo).action_spaces)
+    return name if can_act else None
+
+
+def _kinds(obs_space: "gym.Space[Any]", action_space: "gym.Space[Any]") -> list[str]:
+    """What a task with these spaces is, most special first."""
+    from gymnasium.spaces import Box, Dict
+
+    from recollect.agent.actors.networks.features import is_image
+
+    spaces = list(obs_space.spaces.values()) if isinstance(obs_space, Dict) else [obs_space]
+    if any(isinstance(space, Box) and is_image(space) for space in spaces):
+        return ["image"]
+    has_goals = isinstance(obs_space, Dict) and {keys.ACHIEVED_GOAL, keys.DESIRED_GOAL} <= set(obs_space.spaces)
+    special = {"goal": has_goals, "vector-continuous": isinstance(action_space, Box)}
+    return [*(kind for kind, applies in special.items() if applies), "vector"]
