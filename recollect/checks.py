@@ -58,8 +58,22 @@ def check_device(device: "torch.device | str") -> "torch.device":
 
     try:
         checked = torch.device(device)
-        torch.empty(0, device=checked)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"device {device!r} cannot be used: {reason}; use 'cpu'") from error
-    return checked
+    except (RuntimeError, TypeError):
+        reason = "PyTorch has no device of this name"
+    else:
+        try:
+            torch.empty(0, device=checked)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).partition("\n")[0].partition(". ")[0]
+        else:
+            return checked
+    raise ConfigError(f"device {device!r} cannot be used: {reason}; this machine has {', '.join(_devices())}")
+
+
+def _devices() -> list[str]:
+    """Names of the devices that this machine, and this build of PyTorch, have."""
+    import torch
+
+    accelerator = torch.accelerator.current_accelerator()
+    found = range(torch.accelerator.device_count()) if accelerator else ()
+    return ["cpu", *(f"{accelerator}:{number}" for number in found)]

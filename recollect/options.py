@@ -15,10 +15,41 @@ _DOC: Final = "doc"
 _CHECK: Final = "check"
 _CHANGES: Final = "changes"
 _IS_CODE: Final = "is_code"
+_SEARCH: Final = "search"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Values that `recollect tune` tries for an option: some choices, or a range."""
+
+    choices: tuple[Any, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    is_log: bool = False
+
+    def __str__(self) -> str:
+        if self.choices:
+            return " | ".join(map(str, self.choices))
+        return f"{self.low:g} to {self.high:g}{' (log)' if self.is_log else ''}"
+
+
+def choices(*values: object) -> Search:
+    """Declare the values that a tuning chooses from."""
+    return Search(choices=values)
+
+
+def linear_range(low: float, high: float) -> Search:
+    """Declare the range that a tuning tries numbers of."""
+    return Search(low=low, high=high)
+
+
+def log_range(low: float, high: float) -> Search:
+    """Declare the range that a tuning tries numbers of, every order of magnitude alike."""
+    return Search(low=low, high=high, is_log=True)
 
 
 def about(
-    doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False
+    doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False, search: Search | None = None
 ) -> Mapping[str, object]:
     """Metadata of a field of `Options`; on its own for a field that has no default.
 
@@ -32,13 +63,23 @@ def about(
         Whether the option can change while running.
     is_code : bool
         Whether only Python can give it: neither a file nor a command line can hold a function.
+    search : Search, optional
+        What a tuning tries for it; without it, a tuning leaves the option alone.
     """
-    return {_DOC: doc, _CHECK: check, _CHANGES: changes, _IS_CODE: is_code}
+    return {_DOC: doc, _CHECK: check, _CHANGES: changes, _IS_CODE: is_code, _SEARCH: search}
 
 
-def option(default: Any, doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False) -> Any:
+def option(
+    default: Any,
+    doc: str,
+    check: Check | None = None,
+    *,
+    changes: bool = False,
+    is_code: bool = False,
+    search: Search | None = None,
+) -> Any:
     """Declare a field of `Options` with the value that it has where none is given; see `about` for the others."""
-    return field(default=default, metadata=about(doc, check, changes=changes, is_code=is_code))
+    return field(default=default, metadata=about(doc, check, changes=changes, is_code=is_code, search=search))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +106,12 @@ class Options:
     def changing(cls) -> list[str]:
         """Names of the options that can change while running."""
         return [entry.name for entry in fields(cls) if entry.metadata.get(_CHANGES)]
+
+    @classmethod
+    def searches(cls) -> dict[str, Search]:
+        """What a tuning tries, by name of the option."""
+        found = {entry.name: entry.metadata.get(_SEARCH) for entry in fields(cls)}
+        return {name: search for name, search in found.items() if search is not None}
 
     @classmethod
     def of(cls, owner: str, given: Mapping[str, Any], *values: Any, others: Iterable[str] = ()) -> Self:

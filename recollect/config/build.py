@@ -1,18 +1,15 @@
 """Builds the parts of an agent from a config: the one place where they are put together."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from recollect.checks import check_device
-from recollect.config.parts import ACTOR, ALGO, CALL, ENV, SCHEME, STORAGE, class_of, is_on_policy
+from recollect.config.parts import ACTOR, ALGO, CALL, ENV, MOST_TRANSITIONS, SCHEME, STORAGE, class_of, is_on_policy
 from recollect.config.run_config import RunConfig
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
     from recollect.roles import EnvFunction
     from recollect.scheme.scheme import Scheme
-
-# Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
-_MOST_TRANSITIONS: Final = 1_000_000
 
 
 def name_of(env_fn: "EnvFunction") -> str:
@@ -53,7 +50,7 @@ def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
         obs_space, action_space, algo_factory, seed=config.seed, **config.options(ACTOR)
     )
     # Where they are not given, the storage's seed and size follow from the run, its stacks from the environments.
-    size = algo_factory.config.update_every if on_policy else -(-_MOST_TRANSITIONS // config.num_envs)
+    size = algo_factory.config.update_every if on_policy else -(-MOST_TRANSITIONS // config.num_envs)
     follow = {"seed": config.seed, "size": size, "frame_stack": train_envs.frame_stack()}
     storage_factory = class_of(STORAGE, config.storage).create_factory(**follow | config.options(STORAGE))
     return Scheme(

@@ -22,6 +22,8 @@ PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
 # Ends the name of an environment that a function of the caller's makes; no id does.
 CALL: Final = "()"
+# Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
+MOST_TRANSITIONS: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,11 @@ def check_options(part: str, name: str | None, given: Iterable[str]) -> None:
 
 def listed_options(storage: str) -> Mapping[str, Option]:
     """Options of a storage with the values that its name gives them: a constructor's defaults switch every idea off."""
-    values = class_of(STORAGE, storage).config_class.recommended({}, 1)
+    from recollect.agent.storages import ON_POLICY_STORAGES
+
+    # Without a size, a storage has what the run needs: one rollout, or the replay of one environment.
+    size = f"{ALGO}.update_every" if storage in ON_POLICY_STORAGES else MOST_TRANSITIONS
+    values = {"size": size} | class_of(STORAGE, storage).config_class.recommended({}, 1)
     known = options_of(STORAGE, storage)
     return {name: replace(option, default=values.get(name, option.default)) for name, option in known.items()}
 

@@ -55,8 +55,8 @@ MUTANTS: Final = (
     Mutant(
         "the replay holds its size once for each env",
         f"{CONFIG}/build.py",
-        "else -(-_MOST_TRANSITIONS // config.num_envs)",
-        "else _MOST_TRANSITIONS",
+        "else -(-MOST_TRANSITIONS // config.num_envs)",
+        "else MOST_TRANSITIONS",
         BUILD,
     ),
 )

@@ -9,7 +9,7 @@ import gymnasium as gym
 from torch import nn
 
 from recollect.errors import ConfigError
-from recollect.options import Options, count, count_or_zero, flag, one_of, option, optional
+from recollect.options import Options, choices, count, count_or_zero, flag, one_of, option, optional
 
 Activation = Literal["relu", "tanh"]
 MemoryKind = Literal["gru", "lstm"]
@@ -42,7 +42,10 @@ class ActorConfig(Options):
     """
 
     hidden_sizes: tuple[int, ...] = option(
-        (256, 256), "Widths of the hidden layers of the policy and of each critic.", _widths
+        (256, 256),
+        "Widths of the hidden layers of the policy and of each critic.",
+        _widths,
+        search=choices([64, 64], [128, 128], [256, 256], [400, 300]),
     )
     activation: Activation = option(
         "relu", "What follows each hidden layer: relu or tanh.", one_of(*get_args(Activation))

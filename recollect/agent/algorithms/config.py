@@ -9,9 +9,12 @@ import gymnasium as gym
 
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.optimiser import check_optimiser, optimiser_name
-from recollect.options import Options, count, count_or_zero, number, option, optional
+from recollect.options import Options, choices, count, count_or_zero, log_range, number, option, optional
 
-learning_rate = number(0.0)
+
+def learning_rate(default: float, doc: str) -> Any:
+    """Declare the learning rate of a network."""
+    return option(default, doc, number(0.0), search=log_range(1e-5, 1e-2))
 
 
 def grad_norm_limit(default: float | None) -> Any:
@@ -29,10 +32,12 @@ def critic_count(default: int) -> Any:
 class AlgorithmConfig(Options, ABC):
     """Options of every algorithm: the discount and the pace of a run. Says what networks they ask for."""
 
-    gamma: float = option(0.99, "Discount factor.", number(0.0, 1.0))
+    gamma: float = option(
+        0.99, "Discount factor.", number(0.0, 1.0), search=choices(0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+    )
     update_every: int = option(50, "Steps of every env between update stages.", count)
     num_mini_batch: int = option(50, "Mini-batches, and so updates, of an epoch.", count)
-    mini_batch_size: int = option(256, "Steps of a mini-batch.", count)
+    mini_batch_size: int = option(256, "Steps of a mini-batch.", count, search=choices(32, 64, 128, 256, 512))
     num_epochs: int = option(1, "Epochs of an update stage.", count)
     start_steps: int = option(1000, "Steps with random actions before learning, over all envs.", count_or_zero)
     test_every: int = option(5000, "Network updates between evaluations; 0 for none.", count_or_zero)
@@ -56,6 +61,8 @@ class AlgorithmConfig(Options, ABC):
 class OffPolicyConfig(AlgorithmConfig):
     """Options of every off-policy algorithm."""
 
-    tau: float = option(0.005, "Share of the new weights that target networks take on.", number(0.0, 1.0))
+    tau: float = option(
+        0.005, "Share of the new weights that target networks take on.", number(0.0, 1.0), search=log_range(1e-3, 0.1)
+    )
     target_update_every: int = option(1, "Updates between those of the target networks.", count)
     intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))

@@ -33,6 +33,8 @@ def test_options_are_shown_as_they_are_set(recollect: Run) -> None:
     shown = recollect("list", "options", "her").out
     for text in ("storage.backing=ram", "storage.strategy=future", "storage.share=0.8"):
         assert text in shown
+    assert "storage.size=1000000" in shown, "what a run has without it"
+    assert "storage.size=algo.update_every" in recollect("list", "options", "gae").out
     shown = recollect("list", "options").out
     assert "actor.hidden_sizes=[256, 256]" in shown
     assert "actor.memory=none" in shown

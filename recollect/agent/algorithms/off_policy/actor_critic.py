@@ -20,8 +20,8 @@ from recollect.options import number, one_of, option
 class ActorCriticConfig(OffPolicyConfig):
     """Options of every off-policy algorithm that has a policy."""
 
-    policy_lr: float = option(3e-4, "Learning rate of the policy.", learning_rate)
-    critic_lr: float = option(3e-4, "Learning rate of the critics.", learning_rate)
+    policy_lr: float = learning_rate(3e-4, "Learning rate of the policy.")
+    critic_lr: float = learning_rate(3e-4, "Learning rate of the critics.")
     num_critics: int = critic_count(2)
 
 

@@ -28,8 +28,8 @@ from recollect.roles import Batch
 class DDPGConfig(ContinuousConfig):
     """Options of `DDPG`."""
 
-    policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
-    critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
+    policy_lr: float = learning_rate(1e-3, "Learning rate of the policy.")
+    critic_lr: float = learning_rate(1e-3, "Learning rate of the critics.")
     num_critics: int = critic_count(1)
     noise: NoiseKind = option("gaussian", NOISE_DOC, noise_kind)
 

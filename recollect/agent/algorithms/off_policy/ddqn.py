@@ -14,7 +14,7 @@ from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.targets import double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Transitions
-from recollect.options import count, number, option
+from recollect.options import count, log_range, number, option
 from recollect.roles import Batch
 
 
@@ -22,10 +22,12 @@ from recollect.roles import Batch
 class DDQNConfig(OffPolicyConfig):
     """Options of `DDQN`."""
 
-    critic_lr: float = option(5e-4, "Learning rate of the Q network.", learning_rate)
+    critic_lr: float = learning_rate(5e-4, "Learning rate of the Q network.")
     max_grad_norm: float | None = grad_norm_limit(10.0)
     initial_epsilon: float = option(1.0, "Share of random actions at the beginning.", number(0.0, 1.0))
-    final_epsilon: float = option(0.05, "Share of random actions at the end.", number(0.0, 1.0))
+    final_epsilon: float = option(
+        0.05, "Share of random actions at the end.", number(0.0, 1.0), search=log_range(0.01, 0.2)
+    )
     epsilon_steps: int = option(10_000, "Steps over which the share of random actions falls, over all envs.", count)
     huber_delta: float = option(1.0, "TD errors beyond it count linearly.", number(0.0, above_low=True))
 

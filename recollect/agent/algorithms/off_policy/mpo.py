@@ -33,9 +33,9 @@ positive = number(0.0, above_low=True)
 class MPOConfig(ContinuousConfig):
     """Options of `MPO`."""
 
-    policy_lr: float = option(1e-3, "Learning rate of the policy.", learning_rate)
-    critic_lr: float = option(1e-3, "Learning rate of the critics.", learning_rate)
-    multiplier_lr: float = option(1e-2, "Learning rate of the temperature and the multipliers.", learning_rate)
+    policy_lr: float = learning_rate(1e-3, "Learning rate of the policy.")
+    critic_lr: float = learning_rate(1e-3, "Learning rate of the critics.")
+    multiplier_lr: float = learning_rate(1e-2, "Learning rate of the temperature and the multipliers.")
     max_grad_norm: float | None = grad_norm_limit(40.0)
     num_samples: int = option(20, "Actions sampled in each state.", count)
     epsilon: float = option(0.1, "Largest KL of the improved policy to the old one.", positive)

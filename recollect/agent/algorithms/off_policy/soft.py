@@ -24,7 +24,7 @@ class SoftConfig(ActorCriticConfig):
 
     temperature: float = option(1.0, "Weight of the entropy, at the beginning.", number(0.0, above_low=True))
     learn_temperature: bool = option(True, "Adapt the temperature to reach the target entropy.", flag)
-    temperature_lr: float = option(3e-4, "Learning rate of the temperature.", learning_rate)
+    temperature_lr: float = learning_rate(3e-4, "Learning rate of the temperature.")
     target_entropy: float | None = option(
         None, "Entropy that the temperature steers to; none for one that fits the actions.", optional(number(-math.inf))
     )

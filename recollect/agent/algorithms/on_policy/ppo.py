@@ -24,7 +24,7 @@ from recollect.agent.algorithms.on_policy.surrogate import (
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.utils import backward
 from recollect.errors import ConfigError
-from recollect.options import count, count_or_zero, flag, number, option, optional
+from recollect.options import choices, count, count_or_zero, flag, log_range, number, option, optional
 from recollect.roles import Batch
 
 
@@ -38,13 +38,18 @@ def _no_start_steps(name: str, value: object) -> int:
 class PPOConfig(AlgorithmConfig):
     """Options of `PPO`."""
 
-    lr: float = option(3e-4, "Learning rate.", learning_rate)
-    clip: float = option(0.2, "How far the ratio of policies may move from 1.", number(0.0, above_low=True))
+    lr: float = learning_rate(3e-4, "Learning rate.")
+    clip: float = option(
+        0.2,
+        "How far the ratio of policies may move from 1.",
+        number(0.0, above_low=True),
+        search=choices(0.1, 0.2, 0.3),
+    )
     value_clip: float | None = option(
         None, "How far a value may move from what it was; none for any.", optional(number(0.0, above_low=True))
     )
     value_weight: float = option(0.5, "Weight of the critic's loss.", number(0.0))
-    entropy_weight: float = option(0.0, "Weight of the entropy bonus.", number(0.0))
+    entropy_weight: float = option(0.0, "Weight of the entropy bonus.", number(0.0), search=log_range(1e-5, 0.1))
     normalise_advantages: bool = option(True, "Give advantages mean 0 and deviation 1 in each mini-batch.", flag)
     target_kl: float | None = option(
         None, "KL divergence from the acting policy that ends an update stage; none for any.", optional(number(0.0))
@@ -54,12 +59,16 @@ class PPOConfig(AlgorithmConfig):
     )
     anneal_clip: bool = option(False, "Let `clip` fall with the learning rate.", flag)
     intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))
-    update_every: int = option(128, "Steps of every env between update stages.", count)
-    num_mini_batch: int = option(4, "Mini-batches of an epoch, equal shares of all steps.", count)
+    update_every: int = option(
+        128, "Steps of every env between update stages.", count, search=choices(32, 64, 128, 256, 512)
+    )
+    num_mini_batch: int = option(
+        4, "Mini-batches of an epoch, equal shares of all steps.", count, search=choices(2, 4, 8, 16)
+    )
     mini_batch_size: int = option(
         0, "Steps of a mini-batch, instead of `num_mini_batch`; 0 to go by that.", count_or_zero
     )
-    num_epochs: int = option(4, "Epochs of an update stage.", count)
+    num_epochs: int = option(4, "Epochs of an update stage.", count, search=choices(4, 10, 20))
     start_steps: int = option(0, "Steps with random actions; there can be none.", _no_start_steps)
     max_grad_norm: float | None = grad_norm_limit(0.5)
 

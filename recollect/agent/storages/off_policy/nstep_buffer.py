@@ -10,14 +10,14 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
-from recollect.options import count, option
+from recollect.options import choices, count, option
 
 
 @dataclass(frozen=True)
 class NStepConfig(ReplayConfig):
     """Options of replay with multi-step returns."""
 
-    n_step: int | float = option(1, "Most steps of a return.", count, changes=True)
+    n_step: int | float = option(1, "Most steps of a return.", count, changes=True, search=choices(1, 3, 5))
 
     @classmethod
     def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:

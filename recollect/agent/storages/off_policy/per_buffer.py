@@ -16,7 +16,7 @@ from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepReplayBuffer
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
-from recollect.options import number, option
+from recollect.options import linear_range, number, option
 from recollect.roles import Array, Batch, Info, Numbers
 
 _ERRORS: Final = "errors"
@@ -31,7 +31,7 @@ class PERConfig(NStepConfig):
     epsilon: float = option(
         0.0, "Added to every error; with 0, a step whose error is 0 is never drawn.", _finite_error, changes=True
     )
-    alpha: float = option(0.0, "How much priorities count.", number(0.0), changes=True)
+    alpha: float = option(0.0, "How much priorities count.", number(0.0), changes=True, search=linear_range(0.0, 0.9))
     beta: float = option(1.0, "How much the weights correct for it.", number(0.0), changes=True)
     default_error: int | float = option(1000000, "Error of new data.", _finite_error)
 

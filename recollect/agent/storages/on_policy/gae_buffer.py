@@ -9,7 +9,7 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.on_policy.returns import gae
 from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer, RolloutConfig
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
-from recollect.options import number, option
+from recollect.options import choices, number, option
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class GAEConfig(RolloutConfig):
         "Weight of longer returns: 0 trusts the critic after one step, 1 the rewards alone.",
         number(0.0, 1.0),
         changes=True,
+        search=choices(0.9, 0.95, 0.98, 1.0),
     )
 
 
