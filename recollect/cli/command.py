@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "train": "train an agent",
     "eval": "evaluate a trained agent, and record videos of it",
     "resume": "resume a run from its newest checkpoint",
+    "tune": "search for hyperparameters",
     "plot": "draw learning curves of one or many runs",
     "list": "show algorithms, storages, presets and all their options",
     "bench": "run the benchmarks of a checkout",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
-from recollect.options import Options
+from recollect.options import Options, Search
 
 if TYPE_CHECKING:
     from recollect.agent.registry import Registry
@@ -28,11 +28,12 @@ MOST_TRANSITIONS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Option:
-    """What a user can set: a name, its default and a sentence on it."""
+    """What a user can set: a name, its default, a sentence on it, and what a tuning tries for it, if anything."""
 
     name: str
     default: Any
     about: str
+    search: Search | None = None
 
 
 def registry(part: str) -> "Registry[Any]":
@@ -110,8 +111,11 @@ def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option])
 
 
 def _options_of_fields(config_class: type[Options]) -> Mapping[str, Option]:
-    docs = config_class.docs()
-    return {entry.name: Option(entry.name, _default(entry), docs[entry.name]) for entry in config_class.plain_fields()}
+    docs, searches = config_class.docs(), config_class.searches()
+    return {
+        entry.name: Option(entry.name, _default(entry), docs[entry.name], searches.get(entry.name))
+        for entry in config_class.plain_fields()
+    }
 
 
 def _default(entry: "Field[Any]") -> Any:

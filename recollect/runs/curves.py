@@ -17,7 +17,15 @@ from recollect.runs.writers import number_in, read_rows
 NUM_POINTS: Final = 200
 _NUM_RESAMPLES: Final = 2000
 _LEVEL: Final = 0.95
-_ABSENT: Final = "-"
+_STORAGES: Final = {
+    "replay": "uniform replay",
+    "nstep": "n-step replay",
+    "per": "prioritised replay",
+    "ere": "recent replay (ERE)",
+    "her": "hindsight replay",
+    "gae": "GAE",
+    "vtrace": "V-trace",
+}
 
 
 class Points(NamedTuple):
@@ -27,6 +35,13 @@ class Points(NamedTuple):
     values: np.ndarray
 
 
+class Returns(NamedTuple):
+    """Returns of one run, and the metric that they are: of training, or of evaluations."""
+
+    points: Points
+    metric: str
+
+
 def read_points(run: RunDirectory, metric: str) -> Points:
     """Read a metric of a run; rows without it are left out."""
     rows = [row for row in read_rows(run.metrics_file) if row.get(metric)]
@@ -34,10 +49,12 @@ def read_points(run: RunDirectory, metric: str) -> Points:
     return Points(*np.array(numbers, np.float64))
 
 
-def read_returns(run: RunDirectory) -> Points:
+def read_returns(run: RunDirectory) -> Returns:
     """Read the returns of evaluations, or those of training, if there are any, where an evaluation was the only one."""
     evaluations, training = read_points(run, metrics.EVAL_RETURN), read_points(run, metrics.TRAIN_RETURN)
-    return evaluations if len(evaluations.steps) > 1 or not len(training.steps) else training
+    if len(evaluations.steps) > 1 or not len(training.steps):
+        return Returns(evaluations, metrics.EVAL_RETURN)
+    return Returns(training, metrics.TRAIN_RETURN)
 
 
 def make_group(curves: Sequence[Points]) -> Points:
@@ -73,19 +90,29 @@ def labels_of(runs: Sequence[RunDirectory], by: str | None) -> list[str]:
 
 
 def label_of(run: RunDirectory, by: str | None) -> str:
-    """What a curve is called: its algorithm and storage, or the config's value `by`, such as `storage.alpha`.
+    """What a curve is called, in words: its algorithm and storage, or the config's value `by`, such as `storage.alpha`.
 
-    A run whose config does not say has the default of that option, or "-" if it has no such option.
+    A run whose config does not say has the default of that option; one that has no such option says so.
     """
     config = run.config
     if by is None:
-        return " · ".join(str(_look_up(config, part)) for part in (ALGO, STORAGE) if part in config) or run.path.name
+        parts = [title_of(part, str(_look_up(config, part))) for part in (ALGO, STORAGE) if part in config]
+        return " with ".join(parts) or run.path.name
     part, _, name = by.partition(".")
     value = _look_up(config, by)
     if name and name not in _options(config, part):
         value = _defaults(config, part).get(name)
-    text = _ABSENT if value is None else str(value)
-    return f"{by} {text}" if name else text
+    if not name and part in PARTS:
+        return title_of(part, str(value))
+    words = (name or part).replace("_", " ")
+    return f"no {words}" if value is None else f"{words} {value}"
+
+
+def title_of(part: str, name: str) -> str:
+    """What people call an algorithm, a storage or an environment."""
+    if part == ALGO and name in registry(ALGO):
+        return str(registry(ALGO)[name].__name__)
+    return _STORAGES.get(name, name) if part == STORAGE else name
 
 
 def _check_entry(configs: Sequence[dict[str, Any]], by: str) -> None:
@@ -119,7 +146,7 @@ def env_of(run: RunDirectory) -> str:
     return str(_look_up(run.config, ENV) or run.path.name)
 
 
-def open_runs(paths: Sequence[Path]) -> dict[RunDirectory, Points]:
+def open_runs(paths: Sequence[Path]) -> dict[RunDirectory, Returns]:
     """Open the runs at some paths and read their returns.
 
     A pattern such as `runs/*` finds more than was meant, so that folders without a run, and runs without a point yet,
@@ -128,13 +155,13 @@ def open_runs(paths: Sequence[Path]) -> dict[RunDirectory, Points]:
     if not paths:
         raise ConfigError("there is no run to plot; name at least one folder")
     found = {run: read_returns(run) for run in map(_open_any, paths)}
-    reasons = {run: _reason_to_leave_out(run, points) for run, points in found.items()}
+    reasons = {run: _reason_to_leave_out(run, returns.points) for run, returns in found.items()}
     left_out = [f"{run.path} {reason}" for run, reason in reasons.items() if reason]
     if len(left_out) == len(found):
         raise ConfigError(f"there is no run to plot: {', '.join(left_out)}")
     if left_out:
         warnings.warn(f"left out of the plot: {', '.join(left_out)}", RecollectWarning, stacklevel=3)
-    return {run: points for run, points in found.items() if not reasons[run]}
+    return {run: returns for run, returns in found.items() if not reasons[run]}
 
 
 def _open_any(path: Path) -> RunDirectory:

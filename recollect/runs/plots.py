@@ -28,18 +28,22 @@ _PANEL_INCHES: Final = (5.6, 3.8)
 _DOTS_PER_INCH: Final = 140
 _SHADE: Final = 0.2
 _FORMATS: Final = (".png", ".svg")
+# Where returns come from, as legends say it.
+_SOURCES: Final = {metrics.TRAIN_RETURN: "training", metrics.EVAL_RETURN: "evaluation"}
 
 
 def plot_run(path: Path | str) -> Path:
     """Draw how one run went, training and evaluation, and return the PNG file in its folder."""
     run = RunDirectory.open(path)
-    figure, (axes,) = _panels(1)
+    figure, (axes,) = panels(1)
     training, evaluation = read_points(run, metrics.TRAIN_RETURN), read_points(run, metrics.EVAL_RETURN)
-    axes.plot(training.steps, training.values, label="training, mean of recent episodes", linewidth=1.2)
+    if len(training.steps):
+        _draw(axes, training, "training, mean of recent episodes")
     if len(evaluation.steps):
-        axes.plot(evaluation.steps, evaluation.values, "o-", label="evaluation", markersize=3.5)
         spread = read_points(run, metrics.EVAL_STANDARD_ERROR)
-        if len(spread.steps) == len(evaluation.steps):
+        has_spread = len(spread.steps) == len(evaluation.steps)
+        _draw(axes, evaluation, f"evaluation{', ± standard error' if has_spread else ''}", marker="o")
+        if has_spread:
             low, high = evaluation.values - spread.values, evaluation.values + spread.values
             axes.fill_between(evaluation.steps, low, high, alpha=_SHADE, color=axes.lines[-1].get_color())
     _finish(axes, f"{env_of(run)} · {label_of(run, None)}")
@@ -51,7 +55,8 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
     """Draw several runs side by side and return the files, PNG and SVG.
 
     Every environment has a panel, every label a curve: the interquartile mean over its runs, with a
-    95 % bootstrap band where there are several.
+    95 % bootstrap band where there are several. A legend says whether returns are those of training or of
+    evaluations; the two are not averaged.
 
     Parameters
     ----------
@@ -63,15 +68,18 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
         Entry of the config that tells curves apart, such as "storage" or "storage.alpha"; by default
         the algorithm and the storage.
     """
-    panels: dict[str, dict[str, list[Points]]] = {}
+    tasks: dict[str, dict[str, list[Points]]] = {}
     runs = open_runs(paths)
-    for (run, points), label in zip(runs.items(), labels_of(list(runs), by), strict=True):
-        panels.setdefault(env_of(run), {}).setdefault(label, []).append(points)
-    figure, all_axes = _panels(len(panels))
-    for axes, (env, labels) in zip(all_axes, panels.items(), strict=True):
-        for label, curves in labels.items():
-            _draw_group(axes, label, make_group(curves))
+    for (run, returns), label in zip(runs.items(), labels_of(list(runs), by), strict=True):
+        curves = tasks.setdefault(env_of(run), {})
+        curves.setdefault(f"{label}, {_SOURCES[returns.metric]}", []).append(returns.points)
+    figure, all_axes = panels(len(tasks))
+    for axes, (env, labels) in zip(all_axes, tasks.items(), strict=True):
+        for label, points in labels.items():
+            _draw_group(axes, label, make_group(points))
         _finish(axes, env)
+    if any(len(points) > 1 for labels in tasks.values() for points in labels.values()):
+        figure.supxlabel("several runs: interquartile mean and its 95 % bootstrap interval", fontsize=8)
     return save_figure(figure, out)
 
 
@@ -87,24 +95,37 @@ def save_figure(figure: "Figure", out: Path | str) -> list[Path]:
     return files
 
 
-def _draw_group(axes: "Axes", label: str, group: Points) -> None:
-    num_runs = len(group.values)
-    label = label if num_runs == 1 else f"{label} ({num_runs} runs)"
-    (line,) = axes.plot(group.steps, interquartile_mean(group.values), label=label)
-    if num_runs > 1:
-        low, high = bootstrap_band(group.values, np.random.default_rng(0))
-        axes.fill_between(group.steps, low, high, alpha=_SHADE, color=line.get_color())
-
-
-def _panels(count: int) -> tuple["Figure", list["Axes"]]:
-    """A figure with `count` panels in a row, made without a screen."""
+def panels(count: int) -> tuple["Figure", list["Axes"]]:
+    """Make a figure with `count` panels in rows, without a screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    num_columns = min(count, 2 if count == 4 else 3 if count <= 9 else 4)
+    num_rows = -(-count // num_columns)
     width, height = _PANEL_INCHES
-    figure = Figure(figsize=(width * count, height), layout="constrained")
+    figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    found = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
+    for axes in found[count:]:
+        axes.remove()
+    return figure, found[:count]
+
+
+def _draw_group(axes: "Axes", label: str, group: Points) -> None:
+    num_runs = len(group.values)
+    if num_runs > 1:
+        label += f" ({num_runs} runs)"
+    _draw(axes, Points(group.steps, interquartile_mean(group.values)), label)
+    if num_runs > 1:
+        low, high = bootstrap_band(group.values, np.random.default_rng(0))
+        axes.fill_between(group.steps, low, high, alpha=_SHADE, color=axes.lines[-1].get_color())
+
+
+def _draw(axes: "Axes", points: Points, label: str, marker: str = "") -> None:
+    """Draw a curve; a single point is no line, and says so."""
+    is_single = len(points.steps) == 1
+    label += ": one point, train longer for a curve" if is_single else ""
+    axes.plot(points.steps, points.values, label=label, marker="o" if is_single else marker, markersize=3.5)
 
 
 def _finish(axes: "Axes", title: str) -> None:
@@ -112,4 +133,7 @@ def _finish(axes: "Axes", title: str) -> None:
     axes.set_xlabel("environment steps")
     axes.set_ylabel("return")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    if axes.lines:
+        axes.legend(fontsize=7)
+    else:
+        axes.text(0.5, 0.5, "no episode has ended yet", ha="center", transform=axes.transAxes)

@@ -50,8 +50,10 @@ def test_points_are_the_rows_that_have_the_metric(tmp_path: Path) -> None:
 def test_evaluations_count_if_there_are_several(tmp_path: Path) -> None:
     train = [{metrics.STEPS: step, metrics.TRAIN_RETURN: -step} for step in (1, 2, 3)]
     tests = [{metrics.STEPS: step, metrics.EVAL_RETURN: step} for step in (2, 3)]
-    assert read_returns(make_run(tmp_path / "a", train + tests[:1])).values.tolist() == [-1, -2, -3]
-    assert read_returns(make_run(tmp_path / "b", train + tests)).values.tolist() == [2, 3]
+    (_, values), metric = read_returns(make_run(tmp_path / "a", train + tests[:1]))
+    assert (values.tolist(), metric) == ([-1, -2, -3], metrics.TRAIN_RETURN)
+    (_, values), metric = read_returns(make_run(tmp_path / "b", train + tests))
+    assert (values.tolist(), metric) == ([2, 3], metrics.EVAL_RETURN)
 
 
 def test_seeds_with_the_same_steps_keep_them() -> None:
@@ -76,7 +78,7 @@ def test_what_a_pattern_finds_beside_runs_is_left_out(tmp_path: Path) -> None:
     with pytest.warns(RecollectWarning, match="saved has nothing to plot yet.*figures holds no run"):
         (found,) = open_runs([run.path, saved, tmp_path / "figures"]).items()
     assert found[0].path == run.path
-    assert found[1].values.tolist() == [5]
+    assert found[1].points.values.tolist() == [5]
 
 
 @pytest.mark.parametrize("names", [["saved"], ["figures", "saved"]])
@@ -95,7 +97,7 @@ def test_a_folder_that_is_not_there_is_not_left_out(tmp_path: Path) -> None:
 
 def test_an_only_evaluation_is_drawn_where_no_episode_of_training_ended(tmp_path: Path) -> None:
     run = make_run(tmp_path, [{metrics.STEPS: 1}, {metrics.STEPS: 2, metrics.EVAL_RETURN: 7}])
-    assert read_returns(run).values.tolist() == [7]
+    assert read_returns(run).points.values.tolist() == [7]
 
 
 @pytest.mark.parametrize(
@@ -118,10 +120,10 @@ def test_the_band_covers_the_mean_as_often_as_it_says() -> None:
 
 def test_labels_come_from_the_config(tmp_path: Path) -> None:
     run = make_run(tmp_path, [])
-    assert label_of(run, None) == "sac · per"
-    assert label_of(run, "storage") == "per"
-    assert label_of(run, "storage.alpha") == "storage.alpha 0.6"
-    assert label_of(run, "seed") == "4"
+    assert label_of(run, None) == "SAC with prioritised replay"
+    assert label_of(run, "storage") == "prioritised replay"
+    assert label_of(run, "storage.alpha") == "alpha 0.6"
+    assert label_of(run, "seed") == "seed 4"
     assert env_of(run) == "Pendulum-v1"
 
 
@@ -130,11 +132,12 @@ def test_a_run_that_does_not_say_is_called_by_its_default_or_by_nothing(tmp_path
     other = make_run(tmp_path / "replay", [], {**CONFIG, "storage": {"name": "replay"}, "env": {"name": "A", "n": 3}})
     strange = make_run(tmp_path / "strange", [], {"storage": {"name": "of one's own"}})
     runs = [run, other, strange]
-    assert labels_of(runs, "storage.alpha") == ["storage.alpha 0.6", "storage.alpha -", "storage.alpha -"]
-    assert labels_of(runs, "storage.beta")[:2] == ["storage.beta 1.0", "storage.beta -"]
-    assert labels_of(runs, "actor.hidden_sizes") == ["actor.hidden_sizes [256, 256]"] * 3
-    assert labels_of(runs, "env.n") == ["env.n -", "env.n 3", "env.n -"]
-    assert labels_of(runs, "seed") == ["4", "4", "-"]
+    assert labels_of(runs, "storage.alpha") == ["alpha 0.6", "no alpha", "no alpha"]
+    assert labels_of(runs, "storage.beta")[:2] == ["beta 1.0", "no beta"]
+    assert labels_of(runs, "actor.hidden_sizes") == ["hidden sizes [256, 256]"] * 3
+    assert labels_of(runs, "env.n") == ["no n", "n 3", "no n"]
+    assert labels_of(runs, "seed") == ["seed 4", "seed 4", "no seed"]
+    assert labels_of(runs, "storage") == ["prioritised replay", "uniform replay", "of one's own"]
 
 
 def test_an_entry_that_no_run_has_is_refused_with_the_closest(tmp_path: Path) -> None:

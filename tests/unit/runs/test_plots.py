@@ -7,7 +7,7 @@ import pytest
 
 from recollect import metrics
 from recollect.errors import ConfigError
-from recollect.runs.plots import plot_run, plot_runs
+from recollect.runs.plots import panels, plot_run, plot_runs
 from tests.unit.runs.test_curves import CONFIG, make_run
 
 ROWS = [
@@ -36,10 +36,40 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     png, svg = plot_runs(runs, tmp_path / "plots" / "comparison", by="storage")
     assert png.name == "comparison.png"
     text = svg.read_text()
-    for part in ("Pendulum-v1", "CartPole-v1", "per (3 runs)", "ere (3 runs)"):
+    for part in (
+        "Pendulum-v1",
+        "CartPole-v1",
+        "prioritised replay, evaluation (3 runs)", "recent replay (ERE), evaluation (3 runs)", "bootstrap interval",
+    ):
         assert part in text, part
     height, width, _ = matplotlib.image.imread(png).shape
     assert width > 2 * height
+
+
+def test_training_and_evaluation_are_told_apart_and_never_averaged(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", ROWS)
+    make_run(tmp_path / "b", [{metrics.STEPS: step, metrics.TRAIN_RETURN: step} for step in (10, 20)])
+    _, svg = plot_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "curves")
+    text = svg.read_text()
+    assert "<!-- SAC with prioritised replay, evaluation -->" in text
+    assert "<!-- SAC with prioritised replay, training -->" in text
+
+
+def test_a_run_with_one_point_says_so(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", [{metrics.STEPS: 5, metrics.EVAL_RETURN: 1.0}])
+    _, svg = plot_runs([tmp_path / "a"], tmp_path / "curves")
+    assert "SAC with prioritised replay, evaluation: one point, train longer for a curve" in svg.read_text()
+    _, svg = plot_runs([make_run(tmp_path / "b", ROWS).path], tmp_path / "more")
+    assert "one point" not in svg.read_text()
+
+
+@pytest.mark.parametrize(("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (7, 3, 3), (12, 3, 4)])
+def test_many_tasks_are_a_grid(count: int, rows: int, columns: int) -> None:
+    figure, axes = panels(count)
+    assert len(axes) == len(figure.axes) == count
+    grid = axes[0].get_subplotspec()
+    assert grid is not None
+    assert grid.get_gridspec().get_geometry() == (rows, columns)
 
 
 @pytest.mark.parametrize(

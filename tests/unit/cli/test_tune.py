@@ -1,0 +1,195 @@
+"""`recollect tune`: trials, early ends, resumed studies, and what is left in the folder."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from recollect.cli import study as study_module
+from recollect.cli.study import StudyFolder, Tuning, search_space
+from recollect.config import RunConfig, resolve
+from recollect.errors import NotFiniteError
+from recollect.options import choices, linear_range, log_range
+from tests.unit.cli.conftest import Run
+
+TINY = (
+    *("--set", "actor.hidden_sizes=[8]", "--set", "start_steps=20", "--set", "num_test_envs=1"),
+    *("--steps", "60", "--evaluations", "2", "--episodes", "1"),
+)
+TUNE = ("tune", "ddqn", "CartPole-v1", *TINY)
+
+
+def trials_in(folder: Path) -> "list[optuna.trial.FrozenTrial]":
+    storage = f"sqlite:///{folder / 'study.db'}"
+    return optuna.load_study(study_name=None, storage=storage).get_trials()
+
+
+def test_a_study_is_made_extended_and_trained(recollect: Run, tmp_path: Path) -> None:
+    outcome = recollect(*TUNE, "--trials", "3", "--jobs", "2")
+    assert outcome.code == 0, outcome.err
+    folder = tmp_path / "runs" / "cartpole-ddqn-tune"
+    first = trials_in(folder)
+    assert [trial.number for trial in first] == [0, 1, 2], "two jobs run three trials between them"
+    assert len({trial.params["algo.critic_lr"] for trial in first}) == 3
+    assert "tuning 6 options of ddqn on CartPole-v1, 60 steps a trial\n" in outcome.out
+    assert outcome.out.count("\ntrial ") == 3
+    assert "3 of 3 trials, best is trial " in outcome.out
+    assert matplotlib.image.imread(folder / "study.png").std() > 0.01
+
+    best = max(first, key=lambda trial: trial.value or 0.0)
+    config = RunConfig.load(folder / "best.yaml")
+    assert config.algo_options["critic_lr"] == best.params["algo.critic_lr"]
+    assert config.algo_options["test_every"] > 0, "the agent is evaluated when it is trained"
+    assert (config.seed, config.steps, config.actor_options["hidden_sizes"]) == (1 + best.number, 60, [8])
+
+    again = recollect(*TUNE, "--trials", "3")
+    assert (again.code, again.err) == (
+        2,
+        "error: runs/cartpole-ddqn-tune already has 3 trials; ask for more with --trials\n",
+    )
+    more = recollect(*TUNE, "--trials", "4")
+    assert more.code == 0
+    assert more.out.count("\ntrial ") == 1, "trials of before are not told again"
+    assert [trial.params for trial in trials_in(folder)[:3]] == [trial.params for trial in first]
+    assert trials_in(folder)[3].params not in [trial.params for trial in first]
+    other = recollect(*TUNE, "--trials", "5", "--set", "gamma=0.9")
+    assert (other.code, other.err) == (
+        2,
+        "error: runs/cartpole-ddqn-tune holds a study with another algo; give the options that it was begun with, or "
+        "another --name\n",
+    )
+    trained = recollect("train", "--config", str(folder / "best.yaml"), "--final-episodes", "1")
+    assert trained.code == 0, trained.err
+
+
+def make_tuning(**given: Any) -> Tuning:
+    config = resolve("ddqn", "CartPole-v1", overrides={"steps": 40, "start_steps": 10, "hidden_sizes": [8]})
+    return Tuning(**{"config": config, "space": {"algo.gamma": choices(0.9, 0.99)}, "num_reports": 2, **given})
+
+
+class Permits:
+    """As many trials as one asks for, without other processes."""
+
+    def __init__(self, num_trials: int) -> None:
+        self.num_left = num_trials
+
+    def acquire(self, block: bool) -> bool:
+        self.num_left -= 1
+        return self.num_left >= 0
+
+
+class Alive:
+    @staticmethod
+    def is_alive() -> bool:
+        return True
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs trials in this process."""
+    monkeypatch.setattr("multiprocessing.parent_process", Alive)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    return lambda tuning, folder, num_trials: study_module.work(tuning, folder, Permits(num_trials), 0)
+
+
+def test_a_trial_that_does_worse_than_others_did_is_ended_early(
+    work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning = make_tuning(num_reports=4, pruner="median")
+    folder = StudyFolder(tmp_path / "study")
+    assert folder.begin(tuning) == 0
+    returns = iter([*range(10, 26), 1.0])  # four good trials, and a bad one
+    monkeypatch.setattr(
+        "recollect.learner.Learner.evaluate", lambda *_: type("Evaluation", (), {"mean": float(next(returns))})
+    )
+    work(tuning, folder, 5)
+    *good, bad = trials_in(folder.path)
+    assert [trial.state for trial in good] == [TrialState.COMPLETE] * 4
+    assert (bad.state, len(bad.intermediate_values)) == (TrialState.PRUNED, 1)
+    assert folder.best(tuning).number == 3  # type: ignore[union-attr]
+
+
+def test_the_same_seed_tries_the_same_and_another_does_not(work: Any, tmp_path: Path) -> None:
+    space = {"algo.critic_lr": log_range(1e-5, 1e-2)}
+    found = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        config = resolve("ddqn", "CartPole-v1", overrides={"steps": 4, "start_steps": 4, "seed": seed})
+        tuning = Tuning(config=config, space=space, num_reports=1, num_episodes=1)
+        folder = StudyFolder(tmp_path / name)
+        folder.begin(tuning)
+        work(tuning, folder, 2)
+        found[name] = [(trial.params, trial.value) for trial in trials_in(folder.path)]
+    assert found["a"] == found["b"] != found["c"]
+
+
+def test_a_trial_whose_loss_is_not_finite_fails_and_the_study_continues(
+    work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning = make_tuning(num_reports=1)
+    folder = StudyFolder(tmp_path / "study")
+    folder.begin(tuning)
+    step = "recollect.learner.Learner.step"
+
+    def fail(learner: object) -> None:
+        monkeypatch.undo()
+        raise NotFiniteError("loss_q is nan")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("multiprocessing.parent_process", Alive)
+        patch.setattr(step, fail)
+        work(tuning, folder, 1)
+    assert [trial.state for trial in trials_in(folder.path)] == [TrialState.FAIL]
+    assert folder.begin(tuning) == 0, "it does not count"
+
+
+def test_trials_of_a_process_that_is_gone_are_given_up(tmp_path: Path) -> None:
+    tuning = make_tuning()
+    folder = StudyFolder(tmp_path / "study")
+    folder.begin(tuning)
+    folder.open(tuning).ask()
+    assert folder.begin(tuning) == 0
+    assert [trial.state for trial in trials_in(folder.path)] == [TrialState.FAIL]
+
+
+def test_options_say_what_is_tried_and_what_is_set_is_fixed() -> None:
+    config = resolve("sac", "Pendulum-v1", overrides={"storage": "per"})
+    space = search_space(config, {"algo.gamma": 0.9, "n_step": 3})
+    assert space["algo.critic_lr"] == log_range(1e-5, 1e-2)
+    assert space["storage.alpha"] == linear_range(0.0, 0.9)
+    assert space["actor.hidden_sizes"].choices[0] == [64, 64]
+    assert not {"algo.gamma", "storage.n_step"} & set(space)
+
+
+def test_lists_survive_the_database() -> None:
+    config = make_tuning().config_of(3, {"actor.hidden_sizes": "[64, 64]", "algo.gamma": 0.9})
+    assert (config.actor_options["hidden_sizes"], config.algo_options["gamma"], config.seed) == ([64, 64], 0.9, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("tune ddqn", "the following arguments are required: env; see recollect tune --help"),
+        (
+            "tune ddqn CartPole-v1 --search critic_rl",
+            "there is nothing to search for 'critic_rl'; did you mean 'critic_lr'?",
+        ),
+        ("tune ddqn CartPole-v1 --pruner mediam", "recollect tune does not know 'mediam'; did you mean 'median'?"),
+        ("tune sac CartPole-v1", "SAC (continuous) cannot act in Discrete(2). Use --algo ddqn, ppo or sac-discrete."),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(words: str, message: str, recollect: Run, tmp_path: Path) -> None:
+    outcome = recollect(*words.split())
+    assert (outcome.code, outcome.err) == (2, f"error: {message}\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_optuna_the_extra_is_named(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_module, "find_spec", lambda name: None)
+    outcome = recollect(*TUNE)
+    message = "recollect tune needs the extra 'tune': pip install \"recollect[tune]\""
+    assert (outcome.code, outcome.err) == (2, f"error: {message}\n")
+    assert "optuna" in sys.modules
