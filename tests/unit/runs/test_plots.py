@@ -39,7 +39,9 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     for part in (
         "Pendulum-v1",
         "CartPole-v1",
-        "prioritised replay, evaluation (3 runs)", "recent replay (ERE), evaluation (3 runs)", "bootstrap interval",
+        "prioritised replay, evaluation (3 runs)",
+        "recent replay (ERE), evaluation (3 runs)",
+        "bootstrap interval",
     ):
         assert part in text, part
     height, width, _ = matplotlib.image.imread(png).shape
