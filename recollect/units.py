@@ -1,8 +1,11 @@
-"""Quantities as people read them."""
+"""Quantities and lines as people read them."""
 
+import re
 from typing import Final
 
 _UNITS_OF_BYTES: Final = ("B", "kB", "MB", "GB", "TB")
+# What stands between the parts of a line.
+_BETWEEN: Final = re.compile("(   | · |; )")
 
 
 def human_bytes(num_bytes: float) -> str:
@@ -12,3 +15,15 @@ def human_bytes(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == _UNITS_OF_BYTES[0] else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:.1f} {_UNITS_OF_BYTES[-1]}"
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A line in as many rows as it takes to show it whole, broken between its parts."""
+    first, *others = _BETWEEN.split(line)
+    rows = [first]
+    for separator, part in zip(others[::2], others[1::2], strict=True):
+        if len(rows[-1] + separator + part) > width:
+            rows.append(part)
+        else:
+            rows[-1] += separator + part
+    return rows

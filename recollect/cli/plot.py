@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from recollect.cli.parsing import CommandParser
+from recollect.cli.summary import say
 
 _ABOUT: Final = """\
 Draw learning curves, PNG and SVG: a panel for each environment, a curve for each algorithm and storage.
@@ -31,5 +32,5 @@ def run(options: argparse.Namespace) -> int:
     out = options.out or options.runs[0].parent / "curves"
     # Figures lie beside the runs, where a pattern such as runs/* finds them too.
     files = plot_runs([path for path in options.runs if not path.is_file()] or options.runs, out, options.by)
-    print("curves:", *files)
+    say(f"curves: {'   '.join(map(str, files))}")
     return 0

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from recollect.cli.command import INTERRUPTED
+from recollect.cli.seeds_display import SeedsDisplay
 from recollect.cli.session import EVALUATION_FILE
-from recollect.cli.summary import free_path, stem_of
+from recollect.cli.summary import free_path, say, stem_of
 from recollect.config import RunConfig
 from recollect.runs.plots import plot_runs
 
@@ -30,18 +31,19 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
     stem = options.name or stem_of(config)
     seeds = range(config.seed, config.seed + options.seeds)
     folders = [free_path(options.out, f"{stem}-{seed}") for seed in seeds]
-    trainings = _Trainings()
-    pool = ThreadPoolExecutor(options.jobs)
-    futures = [
-        pool.submit(trainings.run, [*options.words, *_changes(config, seed, folder)], folder.name)
-        for seed, folder in zip(seeds, folders, strict=True)
-    ]
-    try:
-        codes = [future.result() for future in futures]
-    except KeyboardInterrupt:
-        trainings.interrupt()
-        _wait(pool, trainings)
-        return INTERRUPTED
+    with SeedsDisplay([folder.name for folder in folders]) as display:
+        trainings = _Trainings(display)
+        pool = ThreadPoolExecutor(options.jobs)
+        futures = [
+            pool.submit(trainings.run, [*options.words, *_changes(config, seed, folder)], folder.name)
+            for seed, folder in zip(seeds, folders, strict=True)
+        ]
+        try:
+            codes = [future.result() for future in futures]
+        except KeyboardInterrupt:
+            trainings.interrupt()
+            _wait(pool, trainings)
+            return INTERRUPTED
     _report(folders, free_path(options.out, stem, ".png"))
     return max(codes)
 
@@ -66,21 +68,22 @@ def _changes(config: RunConfig, seed: int, folder: Path) -> list[str]:
 class _Trainings:
     """Trainings in processes of their own, which receive Ctrl-C from here only, and so once each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, display: SeedsDisplay) -> None:
+        self._display = display
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[str]] = []
         self._is_over = False
 
     def run(self, arguments: Sequence[str], name: str) -> int:
-        """Train in a process and print its output, each line with the run's name in front."""
+        """Train in a process and show its output."""
         process = self._start(arguments)
         if process is None:
             return INTERRUPTED
         for line in process.stdout or ():
-            print(f"{name}: {line}", end="", flush=True)
+            self._display.tell(name, line.rstrip("\n"))
         code = process.wait()
         if code < 0:
-            print(f"{name}: error: the process was ended by signal {-code}", flush=True)
+            self._display.tell(name, f"error: the process was ended by signal {-code}")
         return code if code >= 0 else _BY_SIGNAL - code
 
     def interrupt(self) -> None:
@@ -116,4 +119,4 @@ def _report(folders: Sequence[Path], out: Path) -> None:
     spread = f" ± {statistics.stdev(means) / math.sqrt(len(means)):,.1f}" if len(means) > 1 else ""
     curve, _ = plot_runs(done, out)
     mean = f"{statistics.fmean(means):,.1f}".replace("-", "−")
-    print(f"mean over {len(means)} of {len(folders)} seeds: {mean}{spread}   curve: {curve}")
+    say(f"mean over {len(means)} of {len(folders)} seeds: {mean}{spread}   curve: {curve}")

@@ -10,7 +10,7 @@ from typing import Final, Self
 import torch
 
 from recollect.cli.command import INTERRUPTED
-from recollect.cli.summary import summarise
+from recollect.cli.summary import say, summarise
 from recollect.config import RunConfig, build
 from recollect.errors import StorageError
 from recollect.learner import Learner
@@ -99,7 +99,7 @@ def _prepare(config: RunConfig) -> Scheme:
 
 def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
     """Train to the end, evaluate, save and plot; Ctrl-C leaves a checkpoint to resume from."""
-    print(summarise(config, torch.get_num_threads(), folder), flush=True)
+    say(summarise(config, torch.get_num_threads(), folder))
     try:
         with Progress(learner.target_steps) as progress:
             while not learner.done():
@@ -109,12 +109,12 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
         learner.save_checkpoint()
     except KeyboardInterrupt:
         learner.save_checkpoint()
-        print(f"stopped at {learner.num_steps:,} steps; resume with: recollect resume {folder}")
+        say(f"stopped at {learner.num_steps:,} steps; resume with: recollect resume {folder}")
         return INTERRUPTED
     finally:
         learner.stop()
     _write_evaluation(evaluation, folder / EVALUATION_FILE)
-    print(f"evaluation: {evaluation}   curve: {plot_run(folder)}")
+    say(f"evaluation: {evaluation}   curve: {plot_run(folder)}")
     return 0
 
 

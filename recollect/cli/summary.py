@@ -1,13 +1,16 @@
 """The summary of a run above its progress, and the name of its folder."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Final
 
 from recollect import keys
 from recollect.config import RunConfig
 from recollect.config.parts import ALGO, STORAGE, class_of, options_of
+from recollect.units import folded
 
 # Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
 _TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "gae_lambda": "gae"}
@@ -56,6 +59,12 @@ def _storage(config: RunConfig) -> str:
         if _TELLING[name] == config.storage or value != known[name].default
     ]
     return f"{title}({', '.join(told)})" if told else title
+
+
+def say(line: str) -> None:
+    """Print a line; on a terminal that it does not fit, it is broken between its parts, so that paths stay whole."""
+    rows = folded(line, get_terminal_size().columns) if sys.stdout.isatty() else [line]
+    print("\n".join(rows), flush=True)
 
 
 def stem_of(config: RunConfig) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from recollect.cli.command import INTERRUPTED
 from recollect.cli.parsing import CommandParser, count
-from recollect.cli.summary import stem_of
+from recollect.cli.summary import say, stem_of
 from recollect.config import build, parse_overrides, resolve
 from recollect.config.run_config import AUTO
 from recollect.errors import ConfigError, closest
@@ -123,15 +123,13 @@ def _report(tuning: "Tuning", folder: "StudyFolder", options: argparse.Namespace
     """Write the best config and the picture of a study, and say where they are."""
     from recollect.cli.study_display import draw_study, return_of
 
-    trials = folder.finished(tuning)
-    best = folder.best(tuning)
-    print(f"{len(trials)} of {options.trials} trials", end="")
-    if best is None:
-        print(f"; continue with: {options.command}")
-        return
-    tuning.config_of(best.number, best.params).save(folder.best_file)
-    draw_study(folder.open(tuning), tuning, folder.picture)
-    print(f", best is trial {best.number}: {return_of(best)}   picture: {folder.picture}")
-    print(f"train it with: recollect train --config {folder.best_file}")
-    if len(trials) < options.trials:
-        print(f"continue with: {options.command}")
+    num_trials, best = len(folder.finished(tuning)), folder.best(tuning)
+    told = f"{num_trials} of {options.trials} trials"
+    if best is not None:
+        tuning.config_of(best.number, best.params).save(folder.best_file)
+        draw_study(folder.open(tuning), tuning, folder.picture)
+        told += f", best is trial {best.number}: {return_of(best)}   picture: {folder.picture}"
+        told += f"   train it with: recollect train --config {folder.best_file}"
+    say(told)
+    if num_trials < options.trials:
+        say(f"resume with: {options.command}")

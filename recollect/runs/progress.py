@@ -1,6 +1,5 @@
 """Progress of a training on the screen: a live display, or plain lines where there is no terminal."""
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Self
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from recollect import metrics
 from recollect.roles import Training
-from recollect.units import human_bytes
+from recollect.units import folded, human_bytes
 
 _BAR_WIDTH: Final = 24
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
@@ -22,8 +21,8 @@ _NUM_WORKERS: Final = 32
 _TITLES: Final = {metrics.COLLECTORS: "", metrics.GRADIENTS: "grad "}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
-# What stands between the parts of a line.
-_BETWEEN: Final = re.compile("(   | · )")
+# Columns that stay free, since a terminal shows Ctrl-C as ^C behind the last line: beyond the edge, it moves all lines.
+_MARGIN: Final = 5
 
 Metrics = Mapping[str, float]
 
@@ -85,7 +84,7 @@ class Progress:
             losses_line(found),
             workers_line(found),
         )
-        rows = [row for line in lines if line for row in folded(line, self.console.width - 1)]
+        rows = [row for line in lines if line for row in folded(line, self.console.width - _MARGIN)]
         return Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
 
     def _plain_line(self, found: Metrics) -> str:
@@ -172,18 +171,6 @@ def _worker_line(found: Metrics, name: str) -> str:
     )
     pace = f"{_TITLES[kind] + place:>6}  {rate:8,.0f} steps/s   lag {lag:4.1f}"
     return f"{pace}   restarts {restarts:2.0f}   {human_bytes(sent):>9}/s"
-
-
-def folded(line: str, width: int) -> list[str]:
-    """A line in as many rows as it takes to show it whole, broken between its parts."""
-    first, *others = _BETWEEN.split(line)
-    rows = [first]
-    for separator, part in zip(others[::2], others[1::2], strict=True):
-        if len(rows[-1] + separator + part) > width:
-            rows.append(part)
-        else:
-            rows[-1] += separator + part
-    return rows
 
 
 def sparkline(values: Sequence[float]) -> str:

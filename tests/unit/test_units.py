@@ -1,6 +1,6 @@
 import pytest
 
-from recollect.units import human_bytes
+from recollect.units import folded, human_bytes
 
 
 @pytest.mark.parametrize(
@@ -9,3 +9,9 @@ from recollect.units import human_bytes
 )
 def test_bytes(num_bytes: float, expected: str) -> None:
     assert human_bytes(num_bytes) == expected
+
+
+def test_lines_are_broken_between_their_parts() -> None:
+    assert folded("one   two   three", 9) == ["one   two", "three"]
+    assert folded("one · two · three", 3) == ["one", "two", "three"]
+    assert folded("one   two", 9) == ["one   two"]

@@ -227,7 +227,7 @@ def test_a_package_that_drawing_needs_is_named(trained: Path, recollect: Run, mo
 
 def test_runs_are_drawn_side_by_side(trained: Path, recollect: Run) -> None:
     outcome = recollect("plot", str(trained), "--by", "algo.gamma", "--out", "figures/gamma")
-    assert outcome.out == "curves: figures/gamma.png figures/gamma.svg\n"
+    assert outcome.out == "curves: figures/gamma.png   figures/gamma.svg\n"
     assert Path("figures/gamma.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in Path("figures/gamma.svg").read_text()
 

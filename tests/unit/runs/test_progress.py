@@ -118,12 +118,6 @@ def test_a_live_display_cuts_nothing_off(width: int) -> None:
         assert part in shown
 
 
-def test_lines_are_broken_between_their_parts() -> None:
-    assert progress.folded("one   two   three", 9) == ["one   two", "three"]
-    assert progress.folded("one · two · three", 3) == ["one", "two", "three"]
-    assert progress.folded("one   two", 9) == ["one   two"]
-
-
 def test_refreshes_are_rare_but_the_last_one_is_never_left_out() -> None:
     console, learner = make_console(is_terminal=False), FakeLearner()
     with Progress(20_000, console, seconds_between=3600) as display:

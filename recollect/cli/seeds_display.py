@@ -1,0 +1,61 @@
+"""What one sees of trainings with several seeds: one table, or plain lines where there is no terminal."""
+
+import re
+import threading
+from collections.abc import Sequence
+from typing import Final, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+# Lines that the next one of the same run replaces: the summary, progress, and the evaluation at the end.
+_PASSING: Final = re.compile(r"\s*\d+%  |.* · |evaluation: ")
+_CURVE: Final = "   curve: "
+
+
+class SeedsDisplay:
+    """Shows the output of several runs: on a terminal the newest line of each in a table, elsewhere every line.
+
+    Errors, warnings and how to resume a run are never replaced; they stand above the table.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the runs.
+    console : rich.console.Console, optional
+        Where to show it.
+    """
+
+    def __init__(self, names: Sequence[str], console: Console | None = None) -> None:
+        self._lines = dict.fromkeys(names, "waiting")
+        self._console = console or Console()
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, name: str, line: str) -> None:
+        """Show a line that a run printed; any thread may call it."""
+        with self._lock:
+            if self._live is None or not _PASSING.match(line):
+                self._console.print(f"{name}: {line}", markup=False, highlight=False, soft_wrap=True)
+            if self._live is not None:
+                self._lines[name] = line.partition(_CURVE)[0].strip()
+                self._live.update(self._table(), refresh=True)
+
+    def _table(self) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 1), width=self._console.width - 5)
+        table.add_column(no_wrap=True, min_width=max(map(len, self._lines)))
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for name, line in self._lines.items():
+            table.add_row(name, Text(line))
+        return table
