@@ -3,8 +3,8 @@
 import pickle
 import statistics
 import time
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.base.worker_set import WorkerSet
+from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.inbox import Inbox
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
@@ -25,12 +25,22 @@ NUM_SOURCES: Final = 2
 NUM_AHEAD: Final = 2
 # The pages of the object store and of the storage are touched for the first time before the measurement begins.
 NUM_WARM_UP: Final = 64
+# Messages and copies take turns, so that both meet the same load.
+NUM_ROUNDS: Final = 10
 # As many floats as an 84×84 frame has pixels.
 OBS_SIZE: Final = 7056
 INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
 # Messages of the table: what is observed, and for how many steps.
 MESSAGES: Final = (("vectors", 1), ("vectors", 100), ("stacked frames", 1), ("stacked frames", 100))
 STACK: Final = 4
+
+
+class PathTimes(NamedTuple):
+    """Median seconds for each message and for each plain copy of as many bytes."""
+
+    message_s: float
+    copy_s: float
+    num_bytes: int
 
 
 class PieceSource(Worker):
@@ -65,14 +75,13 @@ class PieceSource(Worker):
 
 def measure_path(num_messages: int, num_steps: int = 1000) -> dict[str, float]:
     """Costs of messages, MB/s of long ones, and of a plain copy of as many bytes."""
-    long_s, num_bytes = _seconds_of_message(num_messages, num_steps, OBS_SIZE)
-    short_s, _ = _seconds_of_message(num_messages, 1, 1)
+    long, short = _time_path(num_messages, num_steps, OBS_SIZE), _time_path(num_messages, 1, 1)
     return {
-        "message_s": short_s,
-        "byte_s": max(0.0, long_s - short_s) / num_bytes,
-        "mb_per_s": num_bytes / long_s / 1e6,
-        "copy_mb_per_s": num_bytes / _seconds_of_copy(num_messages, num_bytes) / 1e6,
-        "message_bytes": num_bytes,
+        "message_s": short.message_s,
+        "byte_s": max(0.0, long.message_s - short.message_s) / long.num_bytes,
+        "mb_per_s": long.num_bytes / long.message_s / 1e6,
+        "copy_mb_per_s": long.num_bytes / long.copy_s / 1e6,
+        "message_bytes": long.num_bytes,
     }
 
 
@@ -87,44 +96,74 @@ def make_worker(num_steps: int, obs_size: int) -> Any:
     return CWorkerSet(0, 0, **parts).local_worker()
 
 
-def _seconds_of_message(num_messages: int, num_steps: int, obs_size: int) -> tuple[float, int]:
-    """Seconds between messages of sources that are always ahead, stored one after the other, and their bytes."""
+def _time_path(num_messages: int, num_steps: int, obs_size: int) -> PathTimes:
+    """Time messages of sources that are always ahead, and in turn with them, while all rest, plain copies."""
     learner = make_worker(num_steps, obs_size)
-    inbox = Inbox(learner)
-    sources = WorkerSet(PieceSource, {"num_steps": num_steps, "obs_size": obs_size}, None, NUM_SOURCES)
-    sent = dict.fromkeys(sources.indices, 0)
-
-    def send(index: int) -> Any:
-        sent[index] += 1
-        return sources.call(index, "send", sent[index] - 1)
-
-    def store_next() -> int:
-        answer = sources.wait(pending)[0]
-        pending.remove(answer.call)
-        pending.append(send(answer.call.worker))
-        inbox.insert(answer.value, 1)
-        return int(answer.value.num_bytes)
-
-    pending = [send(index) for index in sources.indices for _ in range(NUM_AHEAD)]
-    for _ in range(NUM_WARM_UP):
-        num_bytes = store_next()
-    begin = time.perf_counter()
-    for _ in range(num_messages):
-        store_next()
-    elapsed_s = time.perf_counter() - begin
-    sources.wait_all(pending)
-    sources.stop()
+    path = _Path(Inbox(learner), num_steps, obs_size)
+    path.store(NUM_WARM_UP)
+    source, target = (np.full(path.num_bytes, value, np.uint8) for value in (0, 1))
+    in_round = max(1, num_messages // NUM_ROUNDS)
+    message_s, copy_s = [], []
+    for _ in range(NUM_ROUNDS):
+        path.store(NUM_SOURCES * NUM_AHEAD)  # they were on their way before the clock runs
+        message_s.append(_seconds_each(lambda: path.store(1), in_round))
+        path.drain()
+        copy_s.append(_seconds_each(lambda: np.copyto(target, source), in_round))
+    path.close()
     learner.stop()
-    return elapsed_s / num_messages, num_bytes
+    return PathTimes(statistics.median(message_s), statistics.median(copy_s), path.num_bytes)
 
 
-def _seconds_of_copy(num_copies: int, num_bytes: int) -> float:
-    """Seconds of a plain copy in memory."""
-    source, target = np.ones(num_bytes, np.uint8), np.ones(num_bytes, np.uint8)
+class _Path:
+    """Sources, and the inbox that takes what they send.
+
+    Attributes
+    ----------
+    num_bytes : int
+        Bytes of a message.
+    """
+
+    def __init__(self, inbox: Inbox, num_steps: int, obs_size: int) -> None:
+        self.num_bytes = 0
+        self._inbox = inbox
+        self._sources = WorkerSet(PieceSource, {"num_steps": num_steps, "obs_size": obs_size}, None, NUM_SOURCES)
+        self._num_sent = dict.fromkeys(self._sources.indices, 0)
+        self._pending: list[Call] = []
+
+    def store(self, num_messages: int) -> None:
+        """Store the next messages; each time, their source sends another."""
+        if not self._pending:
+            self._pending = [self._send(index) for index in self._sources.indices for _ in range(NUM_AHEAD)]
+        for _ in range(num_messages):
+            answer = self._sources.wait(self._pending)[0]
+            self._pending.remove(answer.call)
+            self._pending.append(self._send(answer.call.worker))
+            self._insert(answer)
+
+    def drain(self) -> None:
+        """Store what is on its way, and let the sources rest."""
+        for answer in self._sources.wait_all(self._pending):
+            self._insert(answer)
+        self._pending = []
+
+    def close(self) -> None:
+        """Stop the sources."""
+        self._sources.stop()
+
+    def _send(self, index: int) -> Call:
+        self._num_sent[index] += 1
+        return self._sources.call(index, "send", self._num_sent[index] - 1)
+
+    def _insert(self, answer: Answer) -> None:
+        self.num_bytes = answer.value.num_bytes
+        self._inbox.insert(answer.value, 1)
+
+
+def _seconds_each(call: Callable[[], object], num_calls: int) -> float:
     begin = time.perf_counter()
-    for _ in range(num_copies):
-        np.copyto(target, source)
-    return (time.perf_counter() - begin) / num_copies
+    for _ in range(num_calls):
+        call()
+    return (time.perf_counter() - begin) / num_calls
 
 
 def _message_costs(kind: str, num_steps: int, num_messages: int) -> dict[str, float]:

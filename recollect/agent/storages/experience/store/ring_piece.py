@@ -134,8 +134,7 @@ class RingPiece:
         num_rows, sizes = _section_sizes(schema, words)
         self._starts = list(accumulate(sizes, initial=words.nbytes))
         if data is None:
-            data = np.zeros(self._starts[-1], np.uint8)
-            data[: words.nbytes] = words.view(np.uint8)
+            data = self._make_data()
         if self._starts[-1] != len(data):
             raise SchemaError(f"a ring piece of these steps has {self._starts[-1]} bytes, got {len(data)}")
         self.data = data
@@ -143,6 +142,24 @@ class RingPiece:
         self._rows = np.zeros(num_rows * schema.row_bytes, np.uint8)
         tails, wholes = (self._address + self._starts[section] for section in (_TAILS, _WHOLES))
         self._header = make_header(schema, num_rows, self._rows.ctypes.data, tails, wholes)
+
+    def _make_data(self) -> np.ndarray:
+        """Bytes of a new piece: its head, and zeros where the copy of steps may write nothing.
+
+        To clear the blocks of all steps would take half as long again as to copy them.
+        """
+        data = np.empty(self._starts[-1], np.uint8)
+        blocks, end = _NUM_SECTIONS, _NUM_SECTIONS + len(self.schema.block_bytes)
+        data[: self._starts[blocks]] = 0
+        data[: self._words.nbytes] = self._words.view(np.uint8)
+        last_rows = np.cumsum(self.num_steps + 1) - 1
+        for index, num_bytes in zip(range(blocks, end), self.schema.block_bytes, strict=True):
+            block = data[self._starts[index] : self._starts[index + 1]]
+            for row in last_rows.tolist():
+                block[row * num_bytes : (row + 1) * num_bytes] = 0
+            block[(last_rows[-1] + 1) * num_bytes :] = 0
+        data[self._starts[end] :] = 0
+        return data
 
     @property
     def _block_addresses(self) -> list[int]:
