@@ -385,9 +385,9 @@ MUTANTS = (
     ),
     Mutant(
         "hidden states of a piece are those of its first steps",
-        f"{EXPERIENCE}/store/experience_store.py",
-        "newest = [values[end - count : end, None] for values in states]",
-        "newest = [values[:count, None] for values in states]",
+        f"{EXPERIENCE}/store/ring_access.py",
+        "newest = [values[end - num_new[env] : end, None] for values in states]",
+        "newest = [values[: num_new[env], None] for values in states]",
         PIECES,
     ),
     Mutant(

@@ -142,7 +142,7 @@ class HERBuffer(EREBuffer):
             limits = np.full(len(ids), limits[0])
             limits[relabelled.rows] = relabelled.lengths
         may_overlap = not self._hindsight.rewriter.writes_observations
-        tensors = self._store.gather(ids, limits, gamma, may_overlap=may_overlap)
+        tensors = self._store.access.gather(ids, limits, gamma, may_overlap=may_overlap)
         relabelled.apply(tensors, gamma)
         return tensors, chosen
 

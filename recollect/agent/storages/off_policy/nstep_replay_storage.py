@@ -267,7 +267,7 @@ class NStepReplayStorage:
 
     def _prefetch(self) -> NStepReplayBatch:
         """Draw the next batches from all that is stored now; return the first, have the others gathered."""
-        self._store.check_drawable()
+        self._store.access.check_drawable()
         ids = self._resets.replace(self._draw(self._num_prefetched * self.batch_size), self._draw)
         first, *others = ids.reshape(-1, self.batch_size)
         for other in others:
@@ -275,7 +275,7 @@ class NStepReplayStorage:
         return self._gather(first)
 
     def _draw(self, num_rows: int) -> np.ndarray:
-        return self._store.draw(self._rng.random(num_rows))
+        return self._store.access.draw(self._rng.random(num_rows))
 
     def _gather(self, ids: np.ndarray) -> NStepReplayBatch:
         """Make the batch of the windows that start at `ids`; any thread may."""

@@ -11,8 +11,8 @@ from recollect import keys
 from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
-from recollect.agent.storages.experience.store.experience_store import NO_FLOORS
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepReplayBuffer
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
@@ -136,7 +136,7 @@ class PERBuffer(NStepReplayBuffer):
         uniforms = self._rng.random(num_rows)
         drawn = None if self.tree.is_flat else self.tree.draw(uniforms, self.beta, floors)
         if drawn is None:
-            return Drawn(self._store.draw(uniforms, floors), (np.ones(num_rows, np.float32),))
+            return Drawn(self._store.access.draw(uniforms, floors), (np.ones(num_rows, np.float32),))
         ids, weights = drawn
         return Drawn(ids, (weights,))
 

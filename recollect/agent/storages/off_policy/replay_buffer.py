@@ -13,7 +13,8 @@ from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
-from recollect.agent.storages.experience.store.experience_store import ONE_STEP, SequenceShape
+from recollect.agent.storages.experience.store.experience_store import ONE_STEP
+from recollect.agent.storages.experience.store.ring_builder import SequenceShape
 from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.checks import check_count, check_number
@@ -229,7 +230,7 @@ class ReplayBuffer(BaseBuffer, Storage):
     def _batch(self, num_rows: int, k: int, num_batches: int) -> Batch:
         store = self._store
         with store.lock:
-            store.check_drawable()
+            store.access.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
             rows = self._windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
         rows[keys.IDXS] = torch.from_numpy(drawn.ids)
@@ -241,7 +242,7 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
         """Choose the starts of the `k`-th of `num_batches` batches."""
-        return Drawn(self._store.draw(self._rng.random(num_rows)))
+        return Drawn(self._store.access.draw(self._rng.random(num_rows)))
 
     def _sequence_rows(self, ids: np.ndarray) -> dict[Name, torch.Tensor]:
         """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
@@ -260,7 +261,7 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
         """Rows of the windows that start at `ids`, `length` of which make a sequence."""
-        return self._store.gather(ids, self._limits(), self._gamma()), None
+        return self._store.access.gather(ids, self._limits(), self._gamma()), None
 
     def _limits(self) -> np.ndarray:
         """Most steps of a window, int64 [1]."""

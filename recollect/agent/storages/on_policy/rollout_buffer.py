@@ -169,7 +169,7 @@ class RolloutBuffer(BaseBuffer):
     def _rows(self, ids: np.ndarray) -> Batch:
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
-            tensors = self._store.gather(ids, ONE_STEP, self.algorithm.gamma)
+            tensors = self._store.access.gather(ids, ONE_STEP, self.algorithm.gamma)
         rows = nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
         return cast(Batch, rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from recollect.agent.storages.experience.store.experience_store import SequenceShape
+from recollect.agent.storages.experience.store.ring_builder import SequenceShape
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
 from recollect.agent.storages.experience.store.sources import StoreState

@@ -103,7 +103,7 @@ class Hindsight:
             most_steps = min(most_steps, 1 << index.longest(store.ring).bit_length())
         count = self.num_chosen(len(ids) // length) * length
         uniforms = rng.random((2, count))
-        anywhere = store.draw_steps(uniforms[1]) if self.strategy == "random" else ids
+        anywhere = store.access.draw_steps(uniforms[1]) if self.strategy == "random" else ids
         windows = np.empty((kernels.N_NUM_WORDS, count), np.int64)
         steps = np.empty(count * most_steps, np.int64)
         num_steps = kernels.relabel(

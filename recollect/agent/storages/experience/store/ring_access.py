@@ -1,11 +1,20 @@
 """`RingAccess`: what a store has once its first sample is known: the ring, and the parts that go in and out of it."""
 
-import numpy as np
+from typing import Final
 
-from recollect.agent.storages.experience.sampling.outputs import OutputPlan
+import numpy as np
+import torch
+
+from recollect.agent.storages.experience.kernels import draw_kernels, gather_kernels
+from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.store.intake import Intake, StepArrays, runs_of
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.sources import Joint
+from recollect.errors import StorageError
+
+NO_FLOORS: Final = np.empty(0, np.int64)
 
 
 class RingAccess:
@@ -35,6 +44,7 @@ class RingAccess:
         self.intake = intake
         self.starts = starts
         self.any_step = Starts(ring.num_lanes)
+        self._has_starts = False
         self.plan = OutputPlan(ring)
         self.shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
 
@@ -48,6 +58,17 @@ class RingAccess:
         heads = self.ring.heads[span[0] : span[0] + span[1]].copy()
         self.ring.append(span, addresses)
         self.starts.keep(span[0], heads, hidden)
+
+    def append_piece(self, piece: RingPiece, lane: int, joint: Joint) -> int:
+        """Append the steps of a piece that are not known yet to the lanes from `lane` on; returns how many that is."""
+        lanes, states = slice(lane, lane + len(piece.begins)), piece.states
+        heads = self.ring.heads[lanes].copy()
+        piece.append_to(self.ring, lane, joint)
+        num_new = self.ring.heads[lanes] - heads
+        for env, end in enumerate(np.cumsum(piece.num_steps) if states else ()):
+            newest = [values[end - num_new[env] : end, None] for values in states]
+            self.starts.keep(lane + env, heads[env : env + 1], newest)
+        return int(num_new.sum())
 
     def append_slice(self, new: StepArrays, lane: int, begin: int) -> None:
         """Append the steps of a slice from `begin` on to the lanes from `lane` on."""
@@ -77,3 +98,48 @@ class RingAccess:
         for lane in range(ring.num_lanes):
             ring.forget(lane, max(ring.heads[lane] - self.starts.overlap, ring.firsts[lane]))
         self.starts.restart(ring)
+        self._has_starts = False
+
+    @property
+    def num_steps(self) -> int:
+        """Steps stored in all lanes together, context apart."""
+        num_steps: int = draw_kernels.count_steps(self.ring.header, self.starts.table)
+        return num_steps
+
+    def check_drawable(self) -> None:
+        """Refuse to draw where there is nothing to draw."""
+        if self._has_starts:
+            return
+        length = self.starts.length
+        if draw_kernels.count_starts(self.ring.header, self.starts.table, NO_FLOORS) == 0:
+            if length > 1:
+                raise StorageError(
+                    f"no sequence of {length} steps is stored yet; the storage has {self.num_steps} steps"
+                )
+            raise StorageError("the storage is empty: insert data before sampling")
+        # A stored step stays drawable until a reset; the only complete sequence may be overwritten.
+        self._has_starts = length == 1
+
+    def draw(self, uniforms: np.ndarray, floors: np.ndarray = NO_FLOORS) -> np.ndarray:
+        """Draw starts with equal chances: ids int64 [batch]."""
+        ids = np.empty(len(uniforms), np.int64)
+        draw_kernels.draw_uniform(self.ring.header, self.starts.table, floors, uniforms, ids)
+        return ids
+
+    def draw_steps(self, uniforms: np.ndarray) -> np.ndarray:
+        """Draw any stored steps with equal chances, also where rows are sequences: ids int64 [count]."""
+        ids = np.empty(len(uniforms), np.int64)
+        draw_kernels.draw_uniform(self.ring.header, self.any_step.table, NO_FLOORS, uniforms, ids)
+        return ids
+
+    def gather(
+        self, ids: np.ndarray, limits: np.ndarray, gamma: float, *, may_overlap: bool = True
+    ) -> dict[Name, torch.Tensor]:
+        """Rows of the windows from `ids` on, of at most `limits` [batch] or [1] steps, by name, `[batch, ...]`.
+
+        Where they `may_overlap`, the stacks of both ends share the memory of their common frames.
+        """
+        shifted = self.shifted_plan
+        if shifted is not None and may_overlap and gather_kernels.stacks_shift(self.ring.header, ids, limits):
+            return shifted.gather(ids, limits, gamma)
+        return self.plan.gather(ids, limits, gamma)
