@@ -19,7 +19,7 @@ from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
-from recollect.roles import EnvFunction, Observation
+from recollect.roles import Array, EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
@@ -146,7 +146,7 @@ class Agent:
         evaluation: Evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
         return evaluation
 
-    def predict(self, obs: Observation, deterministic: bool = True) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: Array | None = None) -> Any:
         """Choose an action for an observation, or actions for a batch of them.
 
         A recurrent agent remembers the observations before; call `begin_episode` where one begins.
@@ -157,6 +157,8 @@ class Agent:
             As the environment gives it, or several with an axis more in front.
         deterministic : bool
             Take the most likely action, without exploration.
+        action_masks : array, optional
+            Which actions are allowed, 1 or 0 for each, where the environment masks them and `obs` does not hold it.
 
         Returns
         -------
@@ -165,7 +167,7 @@ class Agent:
         """
         if self._predictor.algo is not self.scheme.algo:  # replaced, and the memory with it
             self._predictor = Predictor(self.scheme.algo)
-        return self._predictor.predict(obs, deterministic)
+        return self._predictor.predict(obs, deterministic, action_masks=action_masks)
 
     def begin_episode(self) -> None:
         """Forget what was observed before; only a recurrent agent remembers anything."""

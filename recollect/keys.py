@@ -62,6 +62,9 @@ FINAL_OBS: Final = "final_obs"
 HAS_FINAL_OBS: Final = "_final_obs"
 FINAL_INFO: Final = "final_info"
 
+# Where environments say which actions they allow: in an info, or in a dict observation.
+ACTION_MASK: Final = "action_mask"
+
 # Where environments say that a task was solved.
 IS_SUCCESS: Final = "is_success"
 

@@ -7,10 +7,12 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from recollect import keys
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.spaces import ActionFormat
+from recollect.agent.masks import OBSERVATION, has_mask
 from recollect.errors import SchemaError
-from recollect.roles import Algorithm, Observation
+from recollect.roles import Algorithm, Array, Observation
 
 
 class Predictor:
@@ -30,9 +32,9 @@ class Predictor:
         """Forget what was observed before; only a recurrent actor remembers anything."""
         self._memory = None
 
-    def predict(self, obs: Observation, deterministic: bool = True) -> Any:
-        """Choose an action for an observation, or actions for a batch of them."""
-        arrays = _as_arrays(obs, self.algo.actor.obs_space)
+    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: Array | None = None) -> Any:
+        """Choose an action for an observation, or actions for a batch, of those that `action_masks` allows."""
+        arrays = _as_arrays(self._with_masks(obs, action_masks), self.algo.actor.obs_space)
         is_single = _is_single(arrays, self.algo.actor.obs_space)
         if is_single:
             arrays = map_observation(lambda array: array[None], arrays)
@@ -44,6 +46,21 @@ class Predictor:
         if not is_single:
             return actions
         return actions[0].item() if isinstance(self.algo.actor.action_space, gym.spaces.Discrete) else actions[0]
+
+    def _with_masks(self, obs: Observation, masks: Array | None) -> Observation:
+        """Observations as the actor takes them: with masks, where it was trained with them."""
+        if not has_mask(self.algo.actor.obs_space, self.algo.actor.action_space):
+            if masks is not None:
+                raise SchemaError("the agent's environment masks no actions, got action_masks; leave them out")
+            return obs
+        named = obs if isinstance(obs, Mapping) else {OBSERVATION: obs}
+        masked = named if masks is None else {**named, keys.ACTION_MASK: masks}
+        if keys.ACTION_MASK not in masked:
+            raise SchemaError(
+                "the agent's environment masks actions, and none were given; pass action_masks=, as the environment "
+                f"gives them in info[{keys.ACTION_MASK!r}] or by its method action_masks()"
+            )
+        return masked
 
     def _remembered(self, arrays: Observation) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden states and flags for this batch; those of the last one, if it had as many rows."""

@@ -96,7 +96,7 @@ class CountingActor:
     def actor_initial_states(self, obs: np.ndarray) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
         return obs, torch.zeros(len(obs), 1), torch.ones(len(obs), 1)
 
-    def random_actions(self, num: int) -> torch.Tensor:
+    def random_actions(self, num: int, obs: Any = None) -> torch.Tensor:
         return torch.full((num, 1), -1.0)
 
     def to_env(self, action: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ TESTS: Final = "tests/unit/agent/actors"
 NETWORK_TESTS: Final = f"{TESTS}/networks"
 ACTIONS: Final = (f"{TESTS}/test_actions.py",)
 BASE: Final = (f"{TESTS}/test_base.py",)
+MASKS: Final = ("tests/unit/agent/algorithms/test_masks.py",)
 NOISE: Final = (f"{TESTS}/test_noise.py",)
 CRITICS: Final = (f"{NETWORK_TESTS}/test_critics.py",)
 DENSE: Final = (f"{NETWORK_TESTS}/test_dense.py",)
@@ -177,7 +178,7 @@ MUTANTS: Final = (
     Mutant(
         "choices that do not exist can be taken",
         f"{NETWORKS}/heads.py",
-        "logits if self._is_complete else logits.masked_fill(self.impossible, _IMPOSSIBLE)",
+        "logits if self._is_complete else logits.masked_fill(self.impossible, IMPOSSIBLE)",
         "logits",
         (f"{NETWORK_TESTS}/test_heads.py",),
     ),
@@ -222,6 +223,27 @@ MUTANTS: Final = (
         "(uniform * self.counts).long()",
         "(uniform * (self.counts - 1)).long()",
         ACTIONS,
+    ),
+    Mutant(
+        "random choices ignore the mask",
+        f"{ACTORS}/actions.py",
+        "        if mask is None:\n",
+        "        if self._is_single or mask is None:\n",
+        MASKS,
+    ),
+    Mutant(
+        "networks see the mask",
+        f"{ACTORS}/base.py",
+        "visible = without_mask(obs) if self.is_masked else obs\n        return",
+        "visible = obs\n        return",
+        MASKS,
+    ),
+    Mutant(
+        "switches that must be on are off",
+        f"{NETWORKS}/distributions.py",
+        "logits.masked_fill(~mask[..., 0], -IMPOSSIBLE)",
+        "logits.masked_fill(~mask[..., 0], IMPOSSIBLE)",
+        MASKS,
     ),
     Mutant(
         "drifting noise runs on into the next episode",

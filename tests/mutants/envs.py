@@ -11,6 +11,7 @@ FAILURES: Final = (f"{TESTS}/test_failures.py",)
 FACTORY: Final = (f"{TESTS}/test_factory.py",)
 SPACES: Final = (f"{TESTS}/test_spaces.py",)
 TASKS: Final = (f"{TESTS}/test_tasks.py",)
+MASKS: Final = (f"{TESTS}/test_masks.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -159,6 +160,20 @@ MUTANTS: Final = (
         "            array = np.clip(array, *self._bounds)\n",
         "            array = array.copy()\n",
         SPACES,
+    ),
+    Mutant(
+        "a mask that allows nothing is taken",
+        f"{ENVS}/masks.py",
+        "        if len(bad):\n",
+        "        if len(bad) > len(rows):\n",
+        MASKS,
+    ),
+    Mutant(
+        "the mask of a truncation is not looked at",
+        f"{ENVS}/masks.py",
+        "np.ones(self._shape, np.int8) if terminated else",
+        "np.ones(self._shape, np.int8) if terminated or truncated else",
+        MASKS,
     ),
     Mutant(
         "bits that are solved in the last step are truncated too",

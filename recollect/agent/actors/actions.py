@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from recollect.agent.actors.spaces import choice_counts
+from recollect.agent.actors.spaces import unknown_space
+from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
 
 
@@ -50,7 +51,7 @@ class BoxActions(nn.Module):
             action = torch.addcmul(self.shift, action, self.scale)
         return action.clamp(self.low, self.high)
 
-    def draw(self, num: int, generator: Generator) -> Tensor:
+    def draw(self, num: int, generator: Generator, mask: Tensor | None = None) -> Tensor:
         """Draw actions in policy units: uniform within finite bounds, else standard normal, `[num, action]`."""
         uniform = torch.rand(num, len(self.low), generator=generator, device=self.low.device)
         if self._is_bounded:
@@ -73,25 +74,53 @@ class ChoiceActions(nn.Module):
 
     start: Tensor
     counts: Tensor
+    _exists: Tensor
 
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
         start = torch.as_tensor(np.array(getattr(space, "start", 0), np.int64)).reshape(-1)
         self._is_shifted = bool(start.any())
         self.register_buffer("start", start, persistent=False)
-        self.register_buffer("counts", torch.tensor(choice_counts(space)), persistent=False)
+        counts = torch.tensor(choice_counts(space))
+        self.register_buffer("counts", counts, persistent=False)
+        self.register_buffer("_exists", torch.arange(int(counts.max())) < counts[:, None], persistent=False)
+        self._is_single = isinstance(space, gym.spaces.Discrete)
 
     def to_env(self, action: Tensor) -> Tensor:
         """Policy units -> environment units, `[batch, num_choices]`."""
         return action + self.start if self._is_shifted else action
 
-    def draw(self, num: int, generator: Generator) -> Tensor:
-        """Draw actions, int64 `[num, num_choices]`."""
+    def read_mask(self, mask: Tensor) -> Tensor:
+        """Which actions each choice allows, from a mask with an entry for each.
+
+        Parameters
+        ----------
+        mask : tensor `[..., mask_size]`
+            Not 0 where an action is allowed; the choices one after the other.
+
+        Returns
+        -------
+        bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, most_actions]`
+        """
+        allowed = mask.new_zeros(*mask.shape[:-1], *self._exists.shape, dtype=torch.bool)
+        allowed[..., self._exists] = mask != 0
+        return allowed.squeeze(-2) if self._is_single else allowed
+
+    def draw(self, num: int, generator: Generator, mask: Tensor | None = None) -> Tensor:
+        """Draw actions, each that the mask allows equally likely, int64 `[num, num_choices]`."""
         uniform = torch.rand(num, len(self.counts), generator=generator, device=self.counts.device)
-        # A float32 below 1 times a large count can round up to the count itself.
-        return (uniform * self.counts).long().clamp(max=self.counts - 1)
+        if mask is None:
+            # A float32 below 1 times a large count can round up to the count itself.
+            return (uniform * self.counts).long().clamp(max=self.counts - 1)
+        before = mask.reshape(num, len(self.counts), -1).cumsum(-1)  # how many are allowed up to each action
+        number = (uniform * before[..., -1]).long().clamp(max=before[..., -1] - 1)
+        return (before <= number[..., None]).sum(-1)
 
 
 def build_actions(space: gym.Space[Any], *, rescale: bool) -> BoxActions | ChoiceActions:
     """Build what translates actions for a space."""
-    return BoxActions(space, rescale=rescale) if isinstance(space, gym.spaces.Box) else ChoiceActions(space)
+    if isinstance(space, gym.spaces.Box):
+        return BoxActions(space, rescale=rescale)
+    if not choice_counts(space):
+        raise unknown_space("action", space)
+    return ChoiceActions(space)

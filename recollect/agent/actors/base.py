@@ -3,14 +3,15 @@
 import os
 from collections.abc import Hashable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from recollect.agent.actors.actions import build_actions
+from recollect import keys
+from recollect.agent.actors.actions import ChoiceActions, build_actions
 from recollect.agent.actors.checkpoint import load_weights, save_weights
 from recollect.agent.actors.config import ActorConfig, ActorOptions
 from recollect.agent.actors.factory import ActorFactory, AlgorithmLike, CreatesActors, plan_of
@@ -21,6 +22,7 @@ from recollect.agent.actors.networks.normalise import ObservationNormaliser, Rew
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import as_tensor, first_array, map_observation
+from recollect.agent.masks import has_mask, visible_space, without_mask
 from recollect.roles import Array, Observation
 
 NO_STATE: Final = torch.zeros(1, 1)
@@ -61,11 +63,13 @@ class Actor(nn.Module):
         self.action_space = action_space
         self.plan = plan
         self.config = config
+        self.is_masked = has_mask(obs_space, action_space)
         self.generator = Generator()
         self.actions = build_actions(action_space, rescale=self.rescale_actions)
-        self.normaliser = ObservationNormaliser(obs_space) if config.normalise_observations else None
+        visible = visible_space(obs_space) if self.is_masked else obs_space
+        self.normaliser = ObservationNormaliser(visible) if config.normalise_observations else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
-        self.body = Body(obs_space, config)
+        self.body = Body(visible, config)
         self.policy = build_policy(plan, self.body.out_features, action_space, config)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
@@ -210,11 +214,21 @@ class Actor(nn.Module):
         return self.body if not target or self.target_body is None else self.target_body
 
     def _normalise(self, obs: Observation) -> Observation:
-        return obs if self.normaliser is None else self.normaliser(obs)
+        visible = without_mask(obs) if self.is_masked else obs
+        return visible if self.normaliser is None else self.normaliser(visible)
 
-    def random_actions(self, num: int) -> Tensor:
-        """Draw actions without regard to the policy, in policy units `[num, action]`."""
-        return self.actions.draw(num, self.generator)
+    def action_mask(self, obs: Observation) -> Tensor | None:
+        """Say which actions are allowed, where observations tell it: bool `[..., num_actions]`, None if all are.
+
+        For MultiDiscrete and MultiBinary actions `[..., num_choices, most_actions]`.
+        """
+        if not self.is_masked:
+            return None
+        return cast(ChoiceActions, self.actions).read_mask(as_tensor(obs[keys.ACTION_MASK], self.device))
+
+    def random_actions(self, num: int, obs: Observation = None) -> Tensor:
+        """Draw actions without regard to the policy, in policy units `[num, action]`: those that `obs` allows."""
+        return self.actions.draw(num, self.generator, None if obs is None else self.action_mask(obs))
 
     def to_env(self, action: Tensor) -> Tensor:
         """Turn actions in policy units into what the environment accepts."""
@@ -247,7 +261,8 @@ class Actor(nn.Module):
         """
         rows = slice(None) if skip is None else np.flatnonzero(~skip)
         if self.normaliser is not None:
-            self.normaliser.update(self.to_tensors(map_observation(lambda values: values[rows], obs)))
+            visible = without_mask(obs) if self.is_masked else obs
+            self.normaliser.update(self.to_tensors(map_observation(lambda values: values[rows], visible)))
         if self.reward_normaliser is not None:
             self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
 

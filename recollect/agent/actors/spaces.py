@@ -42,17 +42,6 @@ def action_width(space: gym.Space[Any]) -> int:
     raise unknown_space("action", space)
 
 
-def choice_counts(space: gym.Space[Any]) -> list[int]:
-    """How many actions each choice of a Discrete, MultiDiscrete or MultiBinary space has."""
-    if isinstance(space, gym.spaces.Discrete):
-        return [int(space.n)]
-    if isinstance(space, gym.spaces.MultiDiscrete):
-        return [int(count) for count in space.nvec.flatten()]
-    if isinstance(space, gym.spaces.MultiBinary):
-        return [2] * math.prod(space.shape)
-    raise unknown_space("action", space)
-
-
 def unknown_space(role: str, space: gym.Space[Any]) -> ConfigError:
     """Make the error for a space that actors cannot handle."""
     known = "Box, Discrete, MultiDiscrete, MultiBinary" + (" and Dict" if role == "observation" else "")

@@ -80,6 +80,8 @@ class LearningAlgorithm(Algorithm):
     title: ClassVar[str]
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]]
     adam_epsilon: ClassVar[float] = 1e-8
+    # Whether it leaves out the actions that an environment does not allow.
+    masks_actions: ClassVar[bool] = False
     # Whether only what the present policy did can be learned from.
     is_on_policy: ClassVar[bool] = False
 
@@ -176,7 +178,8 @@ class LearningAlgorithm(Algorithm):
         self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
     ) -> ActingStep:
         features, rhs = self.actor.encode(self.actor.to_tensors(obs), rhs, done)
-        action, other = self._act(features, done, deterministic)
+        mask = self.actor.action_mask(obs)
+        action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
         if not deterministic:
             self.num_acted += len(action)
         return action, self.actor.to_env(action), rhs, other
@@ -262,14 +265,29 @@ class LearningAlgorithm(Algorithm):
                 f"{self.title} needs an actor of {plan}, got one of {self.actor.plan}; give this algorithm's factory "
                 "to the actor's create_factory, or the class if all options that shape networks have their defaults"
             )
+        if self.actor.is_masked and not self.masks_actions:
+            raise ConfigError(
+                f"{self.title} cannot leave out actions, and the environment masks them; use ddqn, ppo or "
+                "sac-discrete, or an environment without action masks"
+            )
 
     @abstractmethod
     def _groups(self) -> list[ParameterGroup]:
         """Parameters that are trained, and with what learning rates."""
 
     @abstractmethod
-    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them."""
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them.
+
+        An algorithm that `masks_actions` is told which are allowed, bool `[num_envs, num_actions]`, if not all are.
+        """
+
+    def _distribution(self, features: Tensor, mask: Tensor | None) -> Any:
+        """What the policy says of the allowed actions, one distribution for each row of features."""
+        policy = self.policy(features)
+        return policy if mask is None else policy.masked(mask)
 
     @abstractmethod
     def _backward(self, batch: Batch) -> Losses:

@@ -25,19 +25,34 @@ def td_target(r_t: Tensor, discount_t: Tensor, v_tp1: Tensor) -> Tensor:
     return torch.addcmul(r_t, discount_t, v_tp1)
 
 
-def double_q_value(q_tp1: Tensor, q_tp1_target: Tensor) -> Tensor:
+def best_action(q_t: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Action with the highest value, int64 `[batch, 1]`.
+
+    Parameters
+    ----------
+    q_t : tensor `[batch, num_actions]`
+        Value of each action.
+    mask : bool tensor `[batch, num_actions]`, optional
+        Which actions are allowed. Where none is, after an end, the first one stands for it.
+    """
+    return (q_t if mask is None else q_t.masked_fill(~mask, -math.inf)).argmax(-1, keepdim=True)
+
+
+def double_q_value(q_tp1: Tensor, q_tp1_target: Tensor, mask: Tensor | None = None) -> Tensor:
     """Target network's value of the action that the online network prefers (van Hasselt et al., 2015).
 
     Parameters
     ----------
     q_tp1, q_tp1_target : tensor `[batch, num_actions]`
         Action values of the online and of the target network.
+    mask : bool tensor `[batch, num_actions]`, optional
+        Which actions are allowed.
 
     Returns
     -------
     tensor `[batch, 1]`
     """
-    return q_tp1_target.gather(-1, q_tp1.argmax(-1, keepdim=True))
+    return q_tp1_target.gather(-1, best_action(q_tp1, mask))
 
 
 def soft_value(q_t: Tensor, log_prob_t: Tensor, temperature: Tensor) -> Tensor:
@@ -93,7 +108,7 @@ def huber(error: Tensor, delta: float) -> Tensor:
     return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
 
 
-def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy: float) -> Tensor:
+def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy: float | Tensor) -> Tensor:
     """Loss that raises the temperature while the policy's entropy is below its target, and lowers it above.
 
     Parameters
@@ -102,7 +117,7 @@ def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy
         What is learned.
     log_prob_t : tensor `[batch, 1]` or `[]`
         Log-probabilities of sampled actions, or their mean; no gradient flows into them.
-    target_entropy : float
+    target_entropy : float or tensor `[]`
         Entropy to hold, in nats.
 
     Returns

@@ -6,7 +6,7 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.actors.base import NO_STATE, Actor
 from recollect.agent.actors.spaces import map_observation
-from recollect.roles import Batch
+from recollect.roles import Batch, Observation
 
 
 def read_transitions(actor: Actor, batch: Batch, intrinsic_weight: float = 1.0) -> "Transitions":
@@ -58,6 +58,16 @@ class Transitions:
                 self._next[is_target] = self._encode_next(is_target)
         return self._next[is_target]
 
+    @property
+    def mask(self) -> Tensor | None:
+        """Which actions were allowed, bool `[rows, num_actions]`; None if all were."""
+        return self._mask_in(self._batch[keys.OBS])
+
+    @property
+    def next_mask(self) -> Tensor | None:
+        """Which actions are allowed after the windows, bool `[rows, num_actions]`; None if all are."""
+        return self._mask_in(self._batch[keys.NEXT_OBS])
+
     def mean(self, losses: Tensor) -> Tensor:
         """Mean of losses `[..., rows, 1]` over the rows, weighted where draws were prioritised."""
         return (losses if self.weights is None else losses * self.weights).mean(-2).squeeze(-1)
@@ -72,6 +82,10 @@ class Transitions:
     def _encode_next(self, target: bool) -> Tensor:
         obs = self._actor.to_tensors(self._batch[keys.NEXT_OBS])
         return self._actor.encode(obs, NO_STATE, NO_STATE, target=target)[0]
+
+    def _mask_in(self, obs: Observation) -> Tensor | None:
+        mask = self._actor.action_mask(obs)
+        return None if mask is None else self._rows(mask)
 
     def _rows(self, values: Tensor) -> Tensor:
         """Values of the trained transitions `[rows, ...]`, of a key of the batch."""

@@ -9,6 +9,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
 from recollect.agent.envs.failures import FailureLog
+from recollect.agent.envs.masks import check_known
 from recollect.agent.envs.step import Step, VectorEnv, copy_arrays, put_rows
 from recollect.errors import ConfigError, EnvError
 from recollect.roles import Observation
@@ -25,6 +26,8 @@ class Driver(ABC):
         """Begin an episode in every env."""
         obs, infos = self.vector.reset(seed=seed)  # type: ignore[arg-type]  # lists where the kind takes them
         self.failures.read(infos)
+        if keys.ACTION_MASK in infos:
+            check_known(self.vector.single_observation_space, self.vector.single_action_space)
         return copy_arrays(obs)
 
     @abstractmethod

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.envs.catalog import frame_stack_of, make_for
+from recollect.agent.envs.masks import gives_mask, masked_space
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
@@ -80,15 +81,26 @@ class VecEnvFactory:
 
     def spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
         """Observation and action space of one env."""
+        return self._found[0], self._found[1]
+
+    @property
+    def gives_masks(self) -> bool:
+        """Whether an env gives action masks beside its observations, which are then put into them."""
+        return self._found[2]
+
+    @cached_property
+    def _found(self) -> tuple[gym.Space[Any], gym.Space[Any], bool]:
+        """What one env tells: its spaces, and whether it gives masks. Travels with the factory to workers."""
         env_fns = self.env_fns()
         env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](self, [0], True)
         if env_fns and not hasattr(env, "observation_space"):
             raise ConfigError(f"env_fn must return a Gymnasium environment, got {env!r}")
-        env.close()
         prefix = "" if env_fns else "single_"
-        found = getattr(env, f"{prefix}observation_space"), getattr(env, f"{prefix}action_space")
-        check_spaces(*found)
-        return found
+        obs_space, action_space = getattr(env, f"{prefix}observation_space"), getattr(env, f"{prefix}action_space")
+        check_spaces(obs_space, action_space)
+        gives_masks = bool(env_fns) and gives_mask(env)
+        env.close()
+        return masked_space(obs_space, action_space) if gives_masks else obs_space, action_space, gives_masks
 
     def frame_stack(self) -> int | None:
         """How many frames observations are stacks of, where the id tells, for storages to keep each frame once."""

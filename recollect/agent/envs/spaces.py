@@ -6,6 +6,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from recollect import keys
+from recollect.agent.masks import has_mask, mask_shape
 from recollect.errors import ConfigError, SchemaError
 
 _PLAIN: Final = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
@@ -17,6 +19,13 @@ def check_spaces(observation_space: gym.Space[Any], action_space: gym.Space[Any]
     if not isinstance(action_space, _PLAIN):
         raise ConfigError(f"the action space is {action_space}; it must be one of {_PLAIN_NAMES}")
     _check_observation_space(observation_space)
+    if isinstance(observation_space, gym.spaces.Dict) and has_mask(observation_space, action_space):
+        found, expected = observation_space[keys.ACTION_MASK].shape, mask_shape(action_space)
+        if found != expected:
+            raise ConfigError(
+                f"{keys.ACTION_MASK!r} of the observation space has the shape {found}, expected {expected} for "
+                f"{action_space}: an entry for each action"
+            )
 
 
 def _check_observation_space(space: gym.Space[Any]) -> None:

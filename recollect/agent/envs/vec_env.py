@@ -13,10 +13,12 @@ from recollect import keys
 from recollect.agent.envs.autoreset import driver_of
 from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
+from recollect.agent.envs.masks import MaskCheck
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces
 from recollect.agent.envs.step import Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
+from recollect.agent.masks import has_mask
 from recollect.errors import EnvError, RecollectError
 from recollect.roles import EnvFunction, Observation
 
@@ -67,6 +69,8 @@ class VecEnv:
         self.env_fns = list(env_fns)
         self._driver = driver_of(vector)
         self._format = ActionFormat(self.action_space, self.num_envs)
+        is_masked = has_mask(self.observation_space, self.action_space)
+        self._masks = MaskCheck(self.action_space) if is_masked else None
         self._seeds = self._first_seeds = None if seeds is None else list(seeds)
         self.is_closed = False
 
@@ -142,7 +146,10 @@ class VecEnv:
         """
         seeds, self._seeds = self._seeds, None
         with _explained():
-            return self._driver.reset(seeds)
+            obs = self._driver.reset(seeds)
+        if self._masks is not None:
+            self._masks.check_reset(obs)
+        return obs
 
     def reseed(self, number: int) -> None:
         """Let the next reset have new seeds, from the first ones and `number`: how far a run had come, say."""
@@ -158,7 +165,10 @@ class VecEnv:
             In the env's units: floats for Box; for Discrete one index each.
         """
         with _explained():
-            return self._driver.step(self._format(action))
+            step = self._driver.step(self._format(action))
+        if self._masks is not None:
+            self._masks.check_step(step)
+        return step
 
     def render(self) -> Any:
         """What the envs draw, a frame each, if they were made with a `render_mode`."""

@@ -14,6 +14,7 @@ from recollect import keys
 from recollect.agent.envs.catalog import make_native, make_pool
 from recollect.agent.envs.envpool_vector import EnvPoolVector
 from recollect.agent.envs.failures import FaultTolerantEnv
+from recollect.agent.envs.masks import MaskedEnv
 from recollect.agent.envs.native_vector import FaultTolerantVector
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
@@ -43,13 +44,13 @@ class _InSubprocess:
 
 def build_sync(factory: "VecEnvFactory", seeds: list[int], is_training: bool) -> VectorEnv:
     """Envs that take turns in this process."""
-    builders = [_tolerant(factory, is_training)] * len(seeds)
+    builders = _tolerant(factory, len(seeds), is_training)
     return SyncVectorEnv(builders, copy=False, autoreset_mode=factory.autoreset_mode or AutoresetMode.NEXT_STEP)
 
 
 def build_async(factory: "VecEnvFactory", seeds: list[int], is_training: bool) -> VectorEnv:
     """Envs that run side by side, each in a process of its own."""
-    builders = [_InSubprocess(_tolerant(factory, is_training), os.getpid())] * len(seeds)
+    builders = [_InSubprocess(build, os.getpid()) for build in _tolerant(factory, len(seeds), is_training)]
     return AsyncVectorEnv(builders, copy=False, autoreset_mode=factory.autoreset_mode or AutoresetMode.NEXT_STEP)
 
 
@@ -76,8 +77,9 @@ BUILDERS: Final[dict[str, VectorBuilder]] = {
 }
 
 
-def _tolerant(factory: "VecEnvFactory", is_training: bool) -> EnvBuilder:
-    return partial(FaultTolerantEnv, factory.build_one(is_training), factory.max_consecutive_failures)
+def _tolerant(factory: "VecEnvFactory", num_envs: int, is_training: bool) -> list[EnvBuilder]:
+    build = partial(FaultTolerantEnv, factory.build_one(is_training), factory.max_consecutive_failures)
+    return [partial(MaskedEnv, build, index) if factory.gives_masks else build for index in range(num_envs)]
 
 
 def close_vector(vector: VectorEnv) -> None:

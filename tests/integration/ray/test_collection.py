@@ -23,6 +23,7 @@ from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.weights import pack_weights
 from tests.integration.ray.parts import ImageEnv, TellTaleEnv, learn, make_factory, make_set
+from tests.masked_envs import Gates
 from tests.schemes import make_scheme
 
 ROOT = Path(__file__).parents[3]
@@ -93,6 +94,17 @@ def test_one_synchronous_worker_gives_the_same_batches_as_none(
     assert local.local_worker().num_steps == remote.local_worker().num_steps == 160
     weights = [workers.local_worker().actor.state_dict() for workers in (local, remote)]
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
+
+
+def test_masks_travel_with_the_observations(make: Make) -> None:
+    workers = make(1, "ddqn", "replay", env=Gates)
+    for _ in range(6):
+        workers.collector.collect()
+    data = stored(workers, (0, 0, 0))
+    taken = data[keys.OBS][keys.ACTION_MASK].gather(-1, data[keys.ACTION])  # [time, num_envs, 1]
+    assert taken.numel() >= 100
+    assert taken.all()
+    assert workers.collector.num_env_failures == 0
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

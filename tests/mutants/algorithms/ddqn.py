@@ -7,13 +7,14 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
+MASKS: Final = (f"{TESTS}/test_masks.py",)
 
 MUTANTS: Final = (
     Mutant(
         "DDQN chooses by the target network",
         f"{ALGORITHMS}/off_policy/ddqn.py",
-        "double_q_value(q_tp1, q_tp1_target)",
-        "double_q_value(q_tp1_target, q_tp1_target)",
+        "double_q_value(q_tp1, q_tp1_target,",
+        "double_q_value(q_tp1_target, q_tp1_target,",
         LOSSES,
     ),
     Mutant(
@@ -43,5 +44,26 @@ MUTANTS: Final = (
         "huber(errors, self.config.huber_delta)",
         "0.5 * errors.square()",
         LOSSES,
+    ),
+    Mutant(
+        "DDQN bootstraps from actions that are not allowed",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "q_tp1_target, steps.next_mask)",
+        "q_tp1_target)",
+        MASKS,
+    ),
+    Mutant(
+        "DDQN bootstraps with the mask of the step before",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "q_tp1_target, steps.next_mask)",
+        "q_tp1_target, steps.mask)",
+        MASKS,
+    ),
+    Mutant(
+        "DDQN is greedy among actions that are not allowed",
+        f"{ALGORITHMS}/off_policy/ddqn.py",
+        "best_action(self.critics(features)[0], mask)",
+        "best_action(self.critics(features)[0])",
+        MASKS,
     ),
 )

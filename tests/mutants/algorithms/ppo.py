@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+MASKS: Final = (f"{TESTS}/test_masks.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -94,5 +95,12 @@ MUTANTS: Final = (
         """        if False:
 """,
         PPO,
+    ),
+    Mutant(
+        "PPO learns as if all actions had been allowed",
+        f"{ALGORITHMS}/on_policy/ppo.py",
+        "        features, rows, mask = self._read(batch)\n        policy = self._distribution(features, mask)\n",
+        "        features, rows, _ = self._read(batch)\n        policy = self._distribution(features, None)\n",
+        MASKS,
     ),
 )

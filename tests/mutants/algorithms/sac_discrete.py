@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
+MASKS: Final = (f"{TESTS}/test_masks.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -26,8 +27,8 @@ MUTANTS: Final = (
     Mutant(
         "discrete SAC's next policy sees target features",
         f"{ALGORITHMS}/off_policy/sac_discrete.py",
-        "self.policy(steps.next_features(target=False))",
-        "self.policy(steps.next_features(target=True))",
+        "self._distribution(steps.next_features(target=False)",
+        "self._distribution(steps.next_features(target=True)",
         LOSSES,
     ),
     Mutant(
@@ -50,5 +51,19 @@ MUTANTS: Final = (
         "-policy.entropy().detach().mean()",
         "policy.entropy().detach().mean()",
         LOSSES,
+    ),
+    Mutant(
+        "discrete SAC's next policy takes actions that are not allowed",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "steps.next_features(target=False), steps.next_mask)",
+        "steps.next_features(target=False), None)",
+        MASKS,
+    ),
+    Mutant(
+        "discrete SAC steers to an entropy that masks do not leave",
+        f"{ALGORITHMS}/off_policy/sac_discrete.py",
+        "if mask is None or self.config.target_entropy is not None:",
+        "if True:",
+        MASKS,
     ),
 )

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, Self
 
 import torch
 from torch import Generator, Tensor
@@ -12,6 +12,8 @@ _LOG_2: Final = math.log(2.0)
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
+# The logit of what cannot happen. Finite, so that probability times log-probability is 0 and not NaN.
+IMPOSSIBLE: Final = -1e9
 
 
 class Distribution(ABC):
@@ -139,6 +141,10 @@ class Categorical(StochasticDistribution):
     def log_prob(self, action: Tensor) -> Tensor:
         return self.logits.gather(-1, action)
 
+    def masked(self, mask: Tensor) -> Self:
+        """The same distribution among the actions that `mask` allows, bool of the shape of `logits`."""
+        return type(self)(self.logits.masked_fill(~mask, IMPOSSIBLE))
+
     def entropy(self) -> Tensor:
         return -(self.probs * self.logits).sum(-1, keepdim=True)
 
@@ -192,6 +198,11 @@ class Bernoulli(StochasticDistribution):
     def log_prob(self, action: Tensor) -> Tensor:
         signs = 2 * action - 1
         return functional.logsigmoid(signs * self.logits).sum(-1, keepdim=True)
+
+    def masked(self, mask: Tensor) -> Self:
+        """The same switches, each with what `mask` allows of 0 and 1, bool `[batch, num_switches, 2]`."""
+        logits = self.logits.masked_fill(~mask[..., 1], IMPOSSIBLE)
+        return type(self)(logits.masked_fill(~mask[..., 0], -IMPOSSIBLE))
 
     def entropy(self) -> Tensor:
         return (functional.softplus(self.logits) - self.logits * self.probs).sum(-1, keepdim=True)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.actors.spaces import choice_counts, unknown_space
+from recollect.agent.actors.spaces import unknown_space
+from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
 from recollect.roles import Observation
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.dense import MLP
 from recollect.agent.actors.networks.distributions import (
+    IMPOSSIBLE,
     Bernoulli,
     Categorical,
     Deterministic,
@@ -20,13 +21,12 @@ from recollect.agent.actors.networks.distributions import (
     SquashedGaussian,
 )
 from recollect.agent.actors.plan import ActorPlan, PolicyKind
-from recollect.agent.actors.spaces import action_width, choice_counts
+from recollect.agent.actors.spaces import action_width
+from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
 
 # Log-deviations outside this range only overflow; the range is that of Haarnoja et al. (2018), arXiv 1801.01290.
 _LOG_STD_RANGE: Final = (-20.0, 2.0)
-# Finite, so that probability times log-probability is 0 and not NaN.
-_IMPOSSIBLE: Final = -1e9
 
 
 class Head(nn.Module, ABC):
@@ -102,7 +102,7 @@ class MultiCategoricalHead(Head):
 
     def forward(self, features: Tensor) -> MultiCategorical:
         logits = self.network(features).unflatten(-1, self._shape)  # [batch, num_choices, most]
-        return MultiCategorical(logits if self._is_complete else logits.masked_fill(self.impossible, _IMPOSSIBLE))
+        return MultiCategorical(logits if self._is_complete else logits.masked_fill(self.impossible, IMPOSSIBLE))
 
 
 class BernoulliHead(Head):

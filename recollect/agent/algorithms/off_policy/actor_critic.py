@@ -36,8 +36,10 @@ class ActorCritic(OffPolicyAlgorithm):
             ParameterGroup("policy", self.actor.policy_parameters(), "policy_lr"),
         ]
 
-    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        policy = self.policy(features)
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        policy = self._distribution(features, mask)
         return policy.mode() if deterministic else policy.sample(self.actor.generator), {}
 
 
@@ -76,8 +78,10 @@ class ContinuousActorCritic(ActorCritic):
         finally:
             self._noise = kept
 
-    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        action, other = super()._act(features, done, deterministic)
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        action, other = super()._act(features, done, deterministic, mask)
         if not deterministic and self._noise is not None:
             action = self._noise.add_to(action, done, self.actor.generator)
         return action, other

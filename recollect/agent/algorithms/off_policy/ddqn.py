@@ -12,7 +12,7 @@ from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, 
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import double_q_value, huber, td_target
+from recollect.agent.algorithms.targets import best_action, double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import count, log_range, number, option
 from recollect.roles import Batch
@@ -50,6 +50,7 @@ class DDQN(OffPolicyAlgorithm):
     config: DDQNConfig
     title = "DDQN"
     action_spaces = (gym.spaces.Discrete,)
+    masks_actions = True
 
     @property
     def epsilon(self) -> float:
@@ -60,12 +61,15 @@ class DDQN(OffPolicyAlgorithm):
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]
 
-    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        greedy = self.critics(features)[0].argmax(-1, keepdim=True)
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        greedy = best_action(self.critics(features)[0], mask)
         if deterministic:
             return greedy, {}
         chance = torch.rand(greedy.shape, generator=self.actor.generator, device=greedy.device)
-        return torch.where(chance < self.epsilon, self.actor.random_actions(len(greedy)), greedy), {}
+        random = self.actor.actions.draw(len(greedy), self.actor.generator, mask)
+        return torch.where(chance < self.epsilon, random, greedy), {}
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
@@ -78,4 +82,4 @@ class DDQN(OffPolicyAlgorithm):
     def _target(self, steps: Transitions) -> Tensor:
         q_tp1 = self.critics(steps.next_features(target=False))[0]
         q_tp1_target = self.target_critics(steps.next_features(target=True))[0]
-        return td_target(steps.reward, steps.discount, double_q_value(q_tp1, q_tp1_target))
+        return td_target(steps.reward, steps.discount, double_q_value(q_tp1, q_tp1_target, steps.next_mask))

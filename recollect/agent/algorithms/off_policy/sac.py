@@ -44,7 +44,8 @@ class SAC(ContinuousActorCritic, SoftActorCritic):
         q_tp1 = self.target_critics(steps.next_features(target=True), action).amin(0)
         return soft_value(q_tp1, log_prob, temperature)
 
-    def _policy_losses(self, features: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        features = steps.features.detach()
         action, log_prob = self.policy(features).sample_with_log_prob(self.generator)
         q_t = self.critics(features, action).amin(0)
         return -soft_value(q_t, log_prob, temperature), log_prob.detach().mean()

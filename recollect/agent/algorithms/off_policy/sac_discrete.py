@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.actors.spaces import choice_counts
 from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
 from recollect.agent.algorithms.targets import expected_soft_value
 from recollect.agent.algorithms.transitions import Transitions
+from recollect.agent.masks import choice_counts
 from recollect.options import number, option
 
 
@@ -39,21 +39,30 @@ class SACDiscrete(SoftActorCritic):
     config: SACDiscreteConfig
     title = "SAC (discrete)"
     action_spaces = (gym.spaces.Discrete,)
+    masks_actions = True
 
     def _taken_values(self, steps: Transitions) -> Tensor:
         q_t: Tensor = self.critics(steps.features)  # [num_critics, rows, num_actions]
         return q_t.gather(-1, steps.action.expand(len(q_t), -1, -1))
 
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
-        policy = self.policy(steps.next_features(target=False))
+        policy = self._distribution(steps.next_features(target=False), steps.next_mask)
         q_tp1 = self.target_critics(steps.next_features(target=True)).amin(0)
         return expected_soft_value(q_tp1, policy.logits, temperature)
 
-    def _policy_losses(self, features: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-        policy = self.policy(features)
+    def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        features = steps.features.detach()
+        policy = self._distribution(features, steps.mask)
         with torch.no_grad():
             q_t = self.critics(features).amin(0)
         return -expected_soft_value(q_t, policy.logits, temperature), -policy.entropy().detach().mean()
+
+    def _target_entropy(self, steps: Transitions) -> float | Tensor:
+        """Where actions are masked, a share of what is left: a state with one allowed action has no entropy."""
+        mask = steps.mask
+        if mask is None or self.config.target_entropy is not None:
+            return self.target_entropy
+        return self.config.entropy_share * mask.sum(-1).clamp(min=1).log().mean()
 
     def _default_target_entropy(self) -> float:
         return self.config.entropy_share * math.log(choice_counts(self.actor.action_space)[0])

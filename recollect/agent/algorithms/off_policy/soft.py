@@ -66,18 +66,22 @@ class SoftActorCritic(ActorCritic):
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
         errors = target - self._taken_values(steps)  # [num_critics, rows, 1]
         loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
-        losses, log_prob = self._policy_losses(steps.features.detach(), temperature)
+        losses, log_prob = self._policy_losses(steps, temperature)
         loss_pi = steps.mean(losses)
         backward(loss_pi, self._policy_parameters)
         scalars = {"loss_q": loss_q, "loss_pi": loss_pi, "temperature": temperature, "entropy": -log_prob}
-        return Losses(scalars | self._learn_temperature(log_prob), sizes)
+        return Losses(scalars | self._learn_temperature(steps, log_prob), sizes)
 
-    def _learn_temperature(self, log_prob: Tensor) -> dict[str, Tensor]:
+    def _learn_temperature(self, steps: Transitions, log_prob: Tensor) -> dict[str, Tensor]:
         if not self.config.learn_temperature:
             return {}
-        loss = temperature_loss(self.multipliers["log_temperature"], log_prob, self.target_entropy)
+        loss = temperature_loss(self.multipliers["log_temperature"], log_prob, self._target_entropy(steps))
         backward(loss)
         return {"loss_temperature": loss}
+
+    def _target_entropy(self, steps: Transitions) -> float | Tensor:
+        """Entropy that the temperature steers to in these states."""
+        return self.target_entropy
 
     @abstractmethod
     def _taken_values(self, steps: Transitions) -> Tensor:
@@ -88,7 +92,7 @@ class SoftActorCritic(ActorCritic):
         """Soft values `[rows, 1]` after the windows."""
 
     @abstractmethod
-    def _policy_losses(self, features: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         """Losses of the policy `[rows, 1]`, and the mean log-probability of its actions."""
 
     @abstractmethod

@@ -96,6 +96,7 @@ class PPO(LearningAlgorithm):
     title = "PPO"
     action_spaces = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
     is_on_policy = True
+    masks_actions = True
     adam_epsilon = 1e-5
 
     @property
@@ -137,7 +138,8 @@ class PPO(LearningAlgorithm):
     def evaluate_actions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Values and log-probabilities `[rows, 1]` of the steps of a batch under the present networks."""
         features, _ = self.actor.encode(batch[keys.OBS], batch.get(keys.RHS, NO_STATE), batch.get(keys.DONE, NO_STATE))
-        return self.critics(features), self.policy(features).log_prob(batch[keys.ACTION])
+        policy = self._distribution(features, self.actor.action_mask(batch[keys.OBS]))
+        return self.critics(features), policy.log_prob(batch[keys.ACTION])
 
     def _groups(self) -> list[ParameterGroup]:
         return [
@@ -145,16 +147,18 @@ class PPO(LearningAlgorithm):
             ParameterGroup("critic", self.actor.critic_parameters(), "lr"),
         ]
 
-    def _act(self, features: Tensor, done: Tensor, deterministic: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        policy = self.policy(features)
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        policy = self._distribution(features, mask)
         if deterministic:
             return policy.mode(), {}
         action, log_prob = policy.sample_with_log_prob(self.actor.generator)
         return action, {keys.VALUE: self.critics(features), keys.LOG_PROB: log_prob}
 
     def _backward(self, batch: Batch) -> Losses:
-        features, rows = self._read(batch)
-        policy = self.policy(features)
+        features, rows, mask = self._read(batch)
+        policy = self._distribution(features, mask)
         log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]
         kl = estimated_kl(log_ratio.detach())
         stops = self.config.target_kl is not None and bool(kl > self.config.target_kl)
@@ -175,13 +179,15 @@ class PPO(LearningAlgorithm):
             }
         )
 
-    def _read(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Features `[rows, F]` and columns `[rows, ...]` of the steps to learn from, without padding and burn-in."""
+    def _read(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """Features `[rows, F]`, columns and masks `[rows, ...]` of the steps to learn from, no padding or burn-in."""
+        mask = self.actor.action_mask(batch[keys.OBS])
         columns = {key: batch[key] for key in (keys.ACTION, keys.LOG_PROB, keys.VALUE, keys.ADVANTAGE, keys.RETURN)}
         if keys.MASK not in batch:
-            return self.actor.encode(batch[keys.OBS], NO_STATE, NO_STATE)[0], columns
+            return self.actor.encode(batch[keys.OBS], NO_STATE, NO_STATE)[0], columns, mask
         is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]
-        return self._encode_sequences(batch, is_step), {key: values[is_step] for key, values in columns.items()}
+        rows = {key: values[is_step] for key, values in columns.items()}
+        return self._encode_sequences(batch, is_step), rows, None if mask is None else mask[is_step]
 
     def _encode_sequences(self, batch: Batch, is_step: Tensor) -> Tensor:
         """Features `[rows, F]` of the steps to learn from, behind those that only warm the memory up."""

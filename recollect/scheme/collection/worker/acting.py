@@ -124,7 +124,7 @@ class Acting:
         if self._counts.num_steps + self._num_steps_elsewhere >= algo.start_steps:
             return algo.acting_step(self.latest_obs, self.rhs, self.done)
         rhs, other = self._stored_beside_random()
-        action = actor.random_actions(self._components.envs_train.num_envs)
+        action = actor.random_actions(self._components.envs_train.num_envs, self.latest_obs)
         return action, actor.to_env(action), rhs, other
 
     def _stored_beside_random(self) -> tuple[Tensor, dict[str, Tensor]]:
