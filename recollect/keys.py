@@ -72,10 +72,15 @@ IS_SUCCESS: Final = "is_success"
 RESET_MASK: Final = "reset_mask"
 AUTORESET_MODE: Final = "autoreset_mode"
 
-# How a rebuilt env says so: failures in this call, the last of them, whether an episode was lost.
+# How a rebuilt env says so: failures in this call, the last of them, a traceback if it is new, whether an episode was
+# lost.
 NUM_FAILURES: Final = "recollect/num_failures"
 LAST_FAILURE: Final = "recollect/last_failure"
+FAILURE_TRACEBACK: Final = "recollect/failure_traceback"
 EPISODE_LOST: Final = "recollect/episode_lost"
+
+MAX_CONSECUTIVE_FAILURES: Final = 5
+"""How often in a row an env may fail and be rebuilt, unless something else is said."""
 
 # Components of a worker, by which they are replaced.
 ACTOR_COMPONENT: Final = "actor"

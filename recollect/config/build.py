@@ -1,5 +1,6 @@
 """Builds the parts of an agent from a config: the one place where they are put together."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from recollect.checks import check_device
@@ -38,12 +39,16 @@ def build(config: RunConfig, env_fn: "EnvFunction | None" = None) -> "Scheme":
     env = config.env if env_fn is None else env_fn
     _check_env(env)
     algo_factory = class_of(ALGO, config.algo).create_factory(**config.options(ALGO))
-    train_envs, action_space, obs_space = VecEnv.create_factory(
-        env, config.options(ENV), config.num_envs, kind=config.vec, seed=config.seed
+    make_envs = partial(
+        VecEnv.create_factory,
+        env,
+        config.options(ENV),
+        kind=config.vec,
+        seed=config.seed,
+        max_consecutive_failures=config.max_consecutive_failures,
     )
-    test_envs, _, _ = VecEnv.create_factory(
-        env, config.options(ENV), config.num_test_envs, kind=config.vec, seed=config.seed
-    )
+    train_envs, action_space, obs_space = make_envs(config.num_envs)
+    test_envs, _, _ = make_envs(config.num_test_envs)
     on_policy = is_on_policy(config.algo)
     actor_class = OnPolicyActor if on_policy else OffPolicyActor
     actor_factory = actor_class.create_factory(

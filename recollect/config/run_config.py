@@ -61,6 +61,11 @@ class RunConfig(Options):
         keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", one_of(*keys.VEC_KINDS)
     )
     num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
+    max_consecutive_failures: int = option(
+        keys.MAX_CONSECUTIVE_FAILURES,
+        "Times in a row that an environment may raise an error and be rebuilt; one more ends the run.",
+        count_or_zero,
+    )
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))
     device: str | None = option(

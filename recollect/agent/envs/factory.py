@@ -15,7 +15,7 @@ from recollect.agent.envs.masks import gives_mask, masked_space
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
-from recollect.checks import check_count
+from recollect.checks import check_count, check_whole
 from recollect.errors import ConfigError, closest
 from recollect.roles import EnvFunction
 
@@ -39,7 +39,7 @@ class VecEnvFactory:
     kind: str = keys.SYNC
     autoreset_mode: AutoresetMode | None = None
     seed: int = 0
-    max_consecutive_failures: int = 5
+    max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES
 
     def __post_init__(self) -> None:
         if not callable(self.env_fn) and not isinstance(self.env_fn, str):
@@ -49,7 +49,7 @@ class VecEnvFactory:
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}")
         check_count("vec_env_size", self.vec_env_size)
-        check_count("max_consecutive_failures", self.max_consecutive_failures)
+        check_whole("max_consecutive_failures", self.max_consecutive_failures)
 
     def __call__(
         self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN

@@ -1,6 +1,7 @@
 """Envs that fail are rebuilt, reported in the info dict and counted; too many failures in a row are an error."""
 
 import logging
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -34,6 +35,7 @@ class Rebuilding(Generic[Env]):
         self._max_consecutive = max_consecutive_failures
         self._num_built = 0
         self._seed = 0
+        self._told: set[str] = set()
 
     def remember(self, seed: int | None) -> None:
         """Derive the seeds of later envs from that of the first."""
@@ -50,30 +52,45 @@ class Rebuilding(Generic[Env]):
         obs : array or dict of arrays
             Its first observation.
         info : dict
-            That of its reset, with the number of failures and the last of them.
+            That of its reset, with the number of failures, the last of them, and the traceback of one that has not
+            been told of yet.
         """
         env = broken
-        num_failures = 0
+        num_failures, news = 0, ""
         while True:
             num_failures += 1
+            news = news or self._news(error)
             with suppress(Exception):
                 env.close()
-            self._count(error)
+            self._count(error, news)
             try:
                 env = self.build()
                 obs, info = env.reset(seed=self._next_seed())
             except Exception as again:  # noqa: BLE001  # whatever an env raises is a failure of it
                 error = again
                 continue
-            return env, obs, {**info, keys.NUM_FAILURES: num_failures, keys.LAST_FAILURE: describe(error)}
+            failure = {keys.LAST_FAILURE: describe(error), keys.FAILURE_TRACEBACK: news}
+            return env, obs, {**info, keys.NUM_FAILURES: num_failures, **failure}
 
-    def _count(self, error: Exception) -> None:
+    def _news(self, error: Exception) -> str:
+        """The traceback of an error, without the frame here that caught it; empty if one like it was told of before."""
+        caught = error.__traceback__
+        text = "".join(traceback.format_exception(type(error), error, caught and caught.tb_next))
+        place = code_path(text)
+        if place in self._told:
+            return ""
+        self._told.add(place)
+        return text
+
+    def _count(self, error: Exception, news: str) -> None:
         self.num_consecutive += 1
         if self.num_consecutive > self._max_consecutive:
+            # The text of the traceback reaches every process and the command line, which the exception itself does not.
             raise EnvError(
                 f"an env failed {self.num_consecutive} times in a row, at last with {describe(error)}; "
                 f"max_consecutive_failures is {self._max_consecutive}: correct the env, or allow more"
-            ) from error
+                + (f"\n\n{news}" if news else "")
+            ) from None
 
     def _next_seed(self) -> int:
         self._num_built += 1
@@ -110,7 +127,7 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class FailureLog:
-    """Counts and logs the failures that infos report.
+    """Counts the failures that infos report, and shows the traceback of each kind once.
 
     Attributes
     ----------
@@ -120,6 +137,8 @@ class FailureLog:
 
     def __init__(self) -> None:
         self.num_failures = 0
+        self._shown: set[str] = set()
+        self._next_count = 10
 
     def read(self, infos: dict[str, Any]) -> np.ndarray | None:
         """Take in the infos of one call; returns which envs lost an episode, bool [num_envs], None if none did."""
@@ -128,9 +147,22 @@ class FailureLog:
             return None
         for env in np.flatnonzero(counts):
             self.num_failures += int(counts[env])
-            _LOG.warning("env %d failed with %s and was rebuilt", env, infos[keys.LAST_FAILURE][env])
+            self._tell(int(env), infos[keys.LAST_FAILURE][env], infos[keys.FAILURE_TRACEBACK][env])
         lost = np.asarray(infos[keys.EPISODE_LOST], np.bool_)
         return lost if lost.any() else None
+
+    def _tell(self, env: int, failure: str, news: str) -> None:
+        if news and code_path(news) not in self._shown:
+            self._shown.add(code_path(news))
+            _LOG.warning("env %d failed and was rebuilt; further failures like this one are counted:\n%s", env, news)
+        if self.num_failures >= self._next_count:
+            _LOG.warning("envs have failed %d times so far, at last env %d with %s", self.num_failures, env, failure)
+            self._next_count = 10 * self.num_failures
+
+
+def code_path(text: str) -> str:
+    """The frames of a traceback, without the message, which may differ from one time to the next."""
+    return "\n".join(line for line in text.splitlines() if line.startswith(" "))
 
 
 def describe(error: BaseException) -> str:

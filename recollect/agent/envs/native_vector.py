@@ -66,6 +66,7 @@ class FaultTolerantVector(VectorWrapper):
         # One failure took all envs along: it is counted with the first.
         counts = np.zeros(self.num_envs, np.int64)
         counts[0] = infos[keys.NUM_FAILURES]
-        failure = np.full(self.num_envs, infos[keys.LAST_FAILURE], object)
-        infos |= {keys.NUM_FAILURES: counts, keys.LAST_FAILURE: failure, keys.EPISODE_LOST: episodes_lost}
+        for name in (keys.LAST_FAILURE, keys.FAILURE_TRACEBACK):
+            infos[name] = np.full(self.num_envs, infos[name], object)
+        infos |= {keys.NUM_FAILURES: counts, keys.EPISODE_LOST: episodes_lost}
         return obs, infos

@@ -84,7 +84,7 @@ class VecEnv:
         kind: str = keys.SYNC,
         autoreset_mode: AutoresetMode | str | None = None,
         seed: int = 0,
-        max_consecutive_failures: int = 5,
+        max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES,
     ) -> tuple[VecEnvFactory, gym.Space[Any], gym.Space[Any]]:
         """Return a function that creates `VecEnv` instances, and the spaces of one env.
 
@@ -104,7 +104,7 @@ class VecEnv:
         seed : int
             Seed of the run.
         max_consecutive_failures : int
-            One more without a good step in between is an `EnvError`.
+            How often in a row an env may fail and be rebuilt; one more time is an `EnvError`. 0 rebuilds none.
 
         Returns
         -------

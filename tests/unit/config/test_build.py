@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Discrete
 
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import GAEBuffer, NStepReplayBuffer, ReplayBuffer
 from recollect.config import build, presets, resolve
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, EnvError
 from recollect.scheme.scheme import Scheme
 
 SMALL = {"actor.hidden_sizes": [8, 8], "num_test_envs": 2}
@@ -98,6 +99,22 @@ def test_test_envs_are_of_the_same_kind(vec: str, make: Builder) -> None:
     scheme = make("ddqn", "CartPole-v1", vec=vec)
     driven = [type(envs.vector) for envs in (scheme.col_worker.envs_train, scheme.col_worker.envs_test)]
     assert driven[0] is driven[1]
+
+
+class Broken(CartPoleEnv):
+    """Cannot be stepped."""
+
+    def step(self, action: object) -> Any:
+        raise RuntimeError("no step today")
+
+
+def test_the_limit_of_failures_is_that_of_train_and_test_envs() -> None:
+    config = resolve("ddqn", "CartPole-v1", preset="none", overrides={**SMALL, "max_consecutive_failures": 2})
+    scheme = build(config, Broken)
+    for act in (scheme.col_worker.collect_train_data, scheme.col_worker.evaluate):
+        with pytest.raises(EnvError, match=r"failed 3 times in a row.*max_consecutive_failures is 2"):
+            act()
+    scheme.stop()
 
 
 def test_ids_that_only_a_pool_has_can_be_built(make: Builder) -> None:

@@ -123,8 +123,7 @@ def test_env_that_fails_in_step_is_rebuilt(vector: str, caplog: pytest.LogCaptur
         assert player.envs.num_failures * num_together == player.num_rows["failures"]
     finally:
         player.envs.close()
-    assert len(caplog.records) == player.envs.num_failures
-    assert "ValueError: no step today" in caplog.text
+    assert caplog.text.count('raise ValueError("no step today")') == 1
 
 
 @pytest.mark.parametrize("vector", VECTORS)

@@ -85,7 +85,7 @@ def test_single_envs_can_be_made_for_hindsight() -> None:
         ({"autoreset_mode": "Later"}, "autoreset_mode must be one of 'NextStep'"),
         ({"vec_env_size": 0}, "vec_env_size must be at least 1"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
-        ({"max_consecutive_failures": 0}, "max_consecutive_failures must be at least 1"),
+        ({"max_consecutive_failures": -1}, "max_consecutive_failures must be at least 0"),
         ({"kind": "native", "autoreset_mode": "SameStep"}, "in the mode 'NextStep', got autoreset_mode='SameStep'"),
         ({"kind": "envpool", "autoreset_mode": "SameStep"}, "leave it out"),
         ({"kind": "native", "env_fn": "Pendulum-v1"}, "no vector env of its own"),

@@ -1,3 +1,4 @@
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,12 +88,52 @@ def test_good_step_forgives() -> None:
     assert len(build.built) == 9
 
 
-def test_the_last_error_is_the_cause() -> None:
+def test_the_error_that_ends_the_run_shows_the_traceback_of_the_env_once() -> None:
     env = FaultTolerantEnv(Building({"failing_step": 1}, None, None), 2)
     env.reset(seed=0)
     with pytest.raises(EnvError, match="failed 3 times in a row, at last with RuntimeError: cannot be built") as error:
         env.step(0)
-    assert isinstance(error.value.__cause__, RuntimeError)
+    shown = "".join(traceback.format_exception(error.value))
+    assert shown.count('raise ValueError("no step today")') == 1
+    assert "failures.py" not in str(error.value), "only the frames of the env itself"
+    assert isinstance(error.value.__context__, ValueError), "at hand for a debugger"
+
+
+def test_a_limit_of_0_rebuilds_nothing() -> None:
+    build = Building({"failing_step": 1}, {})
+    env = FaultTolerantEnv(build, 0)
+    env.reset(seed=0)
+    with pytest.raises(EnvError, match="failed 1 times in a row, at last with ValueError: no step today"):
+        env.step(0)
+    assert len(build.built) == 1
+
+
+def play(envs: VecEnv, num_steps: int) -> None:
+    for _ in range(num_steps):
+        envs.step(np.zeros((envs.num_envs, 1), np.int64))
+    envs.close()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_failure_is_shown_once_and_counted_afterwards(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    envs = VecEnv.create_factory(Toy, {"failing_step": 2}, 2, kind=kind)[0]()
+    envs.reset()
+    play(envs, 14)
+    assert envs.num_failures > 10
+    shown = [record.getMessage() for record in caplog.records]
+    assert [message.count("Traceback (most recent call last)") for message in shown] == [1, 0]
+    assert shown[0].count('raise ValueError("no step today")') == 1
+    assert shown[1] == "envs have failed 10 times so far, at last env 1 with ValueError: no step today"
+
+
+def test_another_failure_is_shown_too(caplog: pytest.LogCaptureFixture) -> None:
+    # The first is only asked for its spaces.
+    build = Building({}, {"failing_step": 1}, {"failing_step": 1}, {"failing_reset": 1}, {"failing_reset": 1}, {})
+    envs = VecEnv.create_factory(build)[0]()
+    envs.reset()
+    play(envs, 2)
+    shown = [record.getMessage().splitlines()[-1] for record in caplog.records]
+    assert shown == ["ValueError: no step today", "OSError: no reset today"]
 
 
 def test_interrupt_is_no_failure() -> None:
