@@ -184,6 +184,10 @@ class RecordingStorage:
         self.calls: list[str] = []
         self.parameters: dict[str, Any] = {}
 
+    @property
+    def capacity(self) -> int:
+        return self.max_size * int(self.envs.num_envs)
+
     def __len__(self) -> int:
         return len(self.samples)
 

@@ -153,6 +153,13 @@ MUTANTS: Final = (
         STATUS,
     ),
     Mutant(
+        "the room of a storage is that of one of its collectors",
+        f"{GRADIENTS}/g_worker.py",
+        "            storage.capacity,\n",
+        "            storage.max_size * self.col_worker.envs_train.num_envs,\n",
+        (f"{TESTS}/test_scheme.py",),
+    ),
+    Mutant(
         "peers update with their own gradients alone",
         f"{SCHEME}/updates/all_reduce.py",
         "mean = flat.mean(self._sum(row))",

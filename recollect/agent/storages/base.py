@@ -34,6 +34,11 @@ class Storage(ABC):
         self.actor = actor
         self.algorithm = algorithm
 
+    @property
+    def capacity(self) -> int:
+        """Transitions that there is room for, of all environments and sources together."""
+        return self.max_size * self.algorithm.envs.num_envs
+
     def __reduce__(self) -> Any:
         """Refuse to be pickled or copied."""
         raise TypeError(

@@ -144,6 +144,12 @@ class BaseBuffer(Storage):
         num_beside = self._store.starts.num_bytes + int(self._bytes_beside() * len(self))
         return self._store.ring.num_bytes_used + num_beside
 
+    @property
+    def capacity(self) -> int:
+        if not self._store.is_built:
+            return self.max_size * self.num_envs
+        return self._store.ring.num_lanes * self._store.ring.capacity
+
     def __len__(self) -> int:
         """Transitions stored, of all envs and sources together."""
         return len(self._store)

@@ -236,7 +236,7 @@ class GWorker(SharedComponents, Worker):
         return GradientStatus(
             self.state(),
             len(storage),
-            storage.max_size * self.col_worker.envs_train.num_envs,
+            storage.capacity,
             storage.num_bytes,
             self.col_workers.collector.num_env_failures,
             tuple(self.col_workers.collector.reports()),

@@ -74,8 +74,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         """What was last heard of a worker; nothing is stored before the first time."""
         if index in self._statuses:
             return self._statuses[index]
-        num_most = self.col_worker.storage.max_size * self.col_worker.envs_train.num_envs
-        return GradientStatus(self.col_worker.state(), 0, num_most, 0, 0)
+        return GradientStatus(self.col_worker.state(), 0, self.storage.capacity, 0, 0)
 
     def report(self) -> GradientReport:
         restarts = self.workers.restarts

@@ -85,6 +85,21 @@ def test_the_same_seeds_give_the_same_weights() -> None:
     assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
 
 
+@pytest.mark.parametrize(
+    ("algo", "storage", "num_stages", "room"), [("ppo", "gae", 2, 6 * 4), ("ddqn", "replay", 45, 6 * (500 // 3))]
+)
+def test_the_room_of_the_storage_is_that_of_all_collectors(
+    algo: str, storage: str, num_stages: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeEngine(monkeypatch)
+    scheme = make_scheme(algo, storage, workers={"num_col_workers": 3, "col_resources": {"num_cpus": 0.5}})
+    for _ in range(num_stages):
+        run(scheme, 1)
+        assert 0 < scheme.status().num_stored <= scheme.status().num_most
+    assert scheme.status().num_stored == scheme.status().num_most == room
+    scheme.stop()
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_collecting_workers_join_and_leave_in_the_middle_of_a_run(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     fake = FakeEngine(monkeypatch)
