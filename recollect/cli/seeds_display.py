@@ -7,8 +7,10 @@ from typing import Final, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
+
+from recollect.runs.progress import FREE_COLUMNS
+from recollect.units import folded
 
 # Lines that the next one of the same run replaces: the summary, progress, and the evaluation at the end.
 _PASSING: Final = re.compile(r"\s*\d+%  |.* · |evaluation: ")
@@ -46,16 +48,16 @@ class SeedsDisplay:
     def tell(self, name: str, line: str) -> None:
         """Show a line that a run printed; any thread may call it."""
         with self._lock:
-            if self._live is None or not _PASSING.match(line):
-                self._console.print(f"{name}: {line}", markup=False, highlight=False, soft_wrap=True)
-            if self._live is not None:
-                self._lines[name] = line.partition(_CURVE)[0].strip()
-                self._live.update(self._table(), refresh=True)
+            if self._live is None:
+                self._console.out(f"{name}: {line}", highlight=False)
+                return
+            width = self._console.width - FREE_COLUMNS
+            if not _PASSING.match(line):
+                self._console.out("\n".join(folded(f"{name}: {line}", width)), highlight=False)
+            self._lines[name] = line.partition(_CURVE)[0].strip()
+            self._live.update(self._table(width), refresh=True)
 
-    def _table(self) -> Table:
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 1), width=self._console.width - 5)
-        table.add_column(no_wrap=True, min_width=max(map(len, self._lines)))
-        table.add_column(no_wrap=True, overflow="ellipsis")
-        for name, line in self._lines.items():
-            table.add_row(name, Text(line))
-        return table
+    def _table(self, width: int) -> Text:
+        indent = max(map(len, self._lines)) + 2
+        rows = [f" {name:{indent}}{line}" for name, line in self._lines.items()]
+        return Text("\n".join(row if len(row) <= width else f"{row[: width - 1]}…" for row in rows))

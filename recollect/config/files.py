@@ -100,7 +100,15 @@ def _read_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, _loader())
     except (yaml.YAMLError, ValueError) as error:  # dates and numbers that are none are a ValueError
-        raise ConfigError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{source} is not valid YAML: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What PyYAML found, in one line, with the place first."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def _path_to(sought: object, value: object) -> str:

@@ -22,7 +22,7 @@ _TITLES: Final = {metrics.COLLECTORS: "", metrics.GRADIENTS: "grad "}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
 # Columns that stay free, since a terminal shows Ctrl-C as ^C behind the last line: beyond the edge, it moves all lines.
-_MARGIN: Final = 5
+FREE_COLUMNS: Final = 5
 
 Metrics = Mapping[str, float]
 
@@ -84,7 +84,7 @@ class Progress:
             losses_line(found),
             workers_line(found),
         )
-        rows = [row for line in lines if line for row in folded(line, self.console.width - _MARGIN)]
+        rows = [row for line in lines if line for row in folded(line, self.console.width - FREE_COLUMNS)]
         return Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
 
     def _plain_line(self, found: Metrics) -> str:

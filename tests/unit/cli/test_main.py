@@ -37,46 +37,6 @@ def test_the_help_of_every_command_has_examples(
     assert f"\n  recollect {command} " in capsys.readouterr().out.partition("examples:")[2]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("trian", "there is no command 'trian'; did you mean 'train'?"),
-        ("train sca", "there is no algorithm 'sca'; did you mean 'sac'?"),
-        ("train sac Pendulm-v1", "there is no env 'Pendulm-v1'; did you mean 'Pendulum-v1'?"),
-        ("train sac CartPole-v1", "SAC (continuous) cannot act in Discrete(2). Use --algo "),
-        ("train sac Pendulum-v1 --set storage.alhpa=0.6", "storage has no option 'alhpa'; did you mean 'alpha'?"),
-        ("train --sed 3", "recollect train has no option --sed; did you mean '--seed'?"),
-        ("train --steps 0", "steps must be at least 1, got 0"),
-        ("train --seed -1", "seed must be at least 0, got -1"),
-        (
-            "train --seeds 0",
-            "--seeds: must be a whole number of at least 1, got '0'; see recollect train --help",
-        ),
-        (
-            "train sac Pendulum-v1 more",
-            "recollect train does not know what to do with 'more'; see recollect train --help",
-        ),
-        ("train --set algo.gamma=2", "gamma must be a number at least 0 and at most 1, got 2"),
-        ("train --device nowhere", "device 'nowhere' cannot be used: "),
-        ("train --config nowhere.yaml", "there is no config file 'nowhere.yaml'"),
-        ("eval nowhere", "nowhere holds no run: it has no config.yaml"),
-        ("resume nowhere", "nowhere holds no run: it has no config.yaml"),
-        ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
-        ("list options sca", "there is no 'sca' with options; did you mean 'sac'?"),
-        ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
-        ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
-        ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
-        ("eval nowhere --seed one", "--seed: must be a whole number, got 'one'; see recollect eval --help"),
-    ],
-)
-def test_an_error_is_one_line_and_exit_code_2(words: str, message: str, recollect: Run) -> None:
-    outcome = recollect(*words.split())
-    assert outcome.code == 2
-    assert outcome.err.startswith(f"error: {message}")
-    assert outcome.err.count("\n") == 1
-    assert outcome.out == ""
-
-
 def test_nothing_is_left_behind_by_a_command_that_is_refused(recollect: Run, tmp_path: Path) -> None:
     assert recollect("train", "sac", "CartPole-v1").code == 2
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,278 @@
+"""Mistakes of users, and the whole message that each of them reads."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import recollect as rc
+from recollect.config import RunConfig
+from recollect.errors import ConfigError, SchemaError, StorageError
+from tests.unit.cli.conftest import Run
+
+# What is typed, and the line that answers it.
+TYPED = [
+    ("trian", "there is no command 'trian'; did you mean 'train'?"),
+    ("train sca", "there is no algorithm 'sca'; did you mean 'sac'?"),
+    ("train sac Pendulm-v1", "there is no env 'Pendulm-v1'; did you mean 'Pendulum-v1'?"),
+    ("train sac CartPole-v1", "SAC (continuous) cannot act in Discrete(2). Use --algo ddqn, ppo or sac-discrete."),
+    (
+        "train ppo nothing_here:Env-v0",
+        "'nothing_here:Env-v0' names a module that cannot be imported: No module named 'nothing_here'",
+    ),
+    (
+        "train ddqn recollect/BitFlip-v0 --set env.bits=3",
+        "recollect/BitFlip-v0 does not take the options {'n': 16, 'bits': 3}: "
+        "BitFlip.__init__() got an unexpected keyword argument 'bits'",
+    ),
+    ("train sac Pendulum-v1 --set storage.alhpa=0.6", "storage has no option 'alhpa'; did you mean 'alpha'?"),
+    (
+        "train sac Pendulum-v1 --set learning_rate=1e-3",
+        "a run has no option 'learning_rate'; did you mean 'policy_lr' or 'critic_lr'?",
+    ),
+    (
+        "train sac Pendulum-v1 --set storage",
+        "an override is written NAME=VALUE, e.g. storage.alpha=0.6, got 'storage'",
+    ),
+    (
+        "train sac Pendulum-v1 --set alpha=[",
+        "'[' is not valid YAML: line 1, column 2: expected the node content, but found '<stream end>'",
+    ),
+    ("train --sed 3", "recollect train has no option --sed; did you mean '--seed'?"),
+    ("train --steps 0", "steps must be at least 1, got 0"),
+    ("train --steps many", "steps must be a whole number, got 'many'"),
+    ("train --seed -1", "seed must be at least 0, got -1"),
+    ("train --seeds 0", "--seeds: must be a whole number of at least 1, got '0'; see recollect train --help"),
+    ("train --jobs two", "--jobs: must be a whole number of at least 1, got 'two'; see recollect train --help"),
+    ("train sac Pendulum-v1 more", "recollect train does not know what to do with 'more'; see recollect train --help"),
+    ("train --set algo.gamma=2", "gamma must be a number at least 0 and at most 1, got 2"),
+    ("train --vec threads", "vec must be one of 'sync', 'async', 'native', 'envpool', got 'threads'"),
+    ("train --preset pendulm-sac", "there is no preset 'pendulm-sac'; did you mean 'pendulum-sac'?"),
+    ("train --col-mode fast", "col_mode must be one of 'sync', 'async', got 'fast'"),
+    ("train --col-workers -1", "num_col_workers must be at least 0, got -1"),
+    ("train ddqn CartPole-v1 --num-envs 0", "num_envs must be at least 1, got 0"),
+    ("train ddqn CartPole-v1 --set mini_batch_size=0", "mini_batch_size must be at least 1, got 0"),
+    ("train ddqn CartPole-v1 --set storage.size=1.5", "size must be a whole number, got 1.5"),
+    (
+        "train ddqn CartPole-v1 --set actor.hidden_sizes=big",
+        "hidden_sizes must be a list of widths, got 'big'; for two layers of 64 write [64, 64]",
+    ),
+    ("eval nowhere", "nowhere holds no run: it has no config.yaml"),
+    ("eval nowhere --seed one", "--seed: must be a whole number, got 'one'; see recollect eval --help"),
+    (
+        "eval nowhere --episodes 0",
+        "--episodes: must be a whole number of at least 1, got '0'; see recollect eval --help",
+    ),
+    ("resume nowhere", "nowhere holds no run: it has no config.yaml"),
+    ("plot nowhere", "nowhere holds no run: it has no config.yaml"),
+    ("plot .", "there is no run to plot: . holds no run: it has no config.yaml"),
+    ("list options sca", "there is no 'sca' with options; did you mean 'sac'?"),
+    ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
+    ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
+    ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
+]
+
+# What a config file holds, and the line that answers `recollect train --config`.
+WRITTEN = [
+    ("run.yaml", "algo: ddqn\nenv: CartPole-v1\nstesp: 5\n", "a run has no entry 'stesp'; did you mean 'steps'?"),
+    (
+        "run.yaml",
+        "algo: {name: ddqn, critic_rl: 0.1}\nenv: CartPole-v1\n",
+        "algo has no option 'critic_rl'; did you mean 'critic_lr'?",
+    ),
+    ("run.yaml", "algo: ddqn\n", "the run needs an env, a Gymnasium id, e.g. Pendulum-v1"),
+    (
+        "run.yaml",
+        "algo: ddqn\nseed: 1\nseed: 2\n",
+        "run.yaml is not valid YAML: line 3, column 1: 'seed' is given twice; keep one of them",
+    ),
+    (
+        "run.yaml",
+        "algo: [ddqn\n",
+        "run.yaml is not valid YAML: line 2, column 1: expected ',' or ']', but got '<stream end>'",
+    ),
+    ("run.yaml", "- ddqn\n", "run.yaml must be a mapping of names to values, got list"),
+    ("run.yaml", "algo: {name: 5}\n", "run.yaml: the name of algo must be a string, got 5"),
+    ("run.yaml", "3: 4\n", "run.yaml: names must be strings, got 3; put it in quotes"),
+    ("run.yaml", "algo: ddqn\nenv: CartPole-v1\nsteps: many\n", "steps must be a whole number, got 'many'"),
+    (
+        "run.yaml",
+        "algo: ppo\nenv: CartPole-v1\nstorage: per\n",
+        "ppo cannot learn from the storage 'per'; use gae or vtrace",
+    ),
+    ("run.toml", "algo = \n", "run.toml is not valid TOML: Invalid value (at line 1, column 8)"),
+    ("run.json", "{}", "a config file ends in .yaml, .yml or .toml, got 'run.json'"),
+]
+
+
+def agent(algo: str = "ddqn", env: Any = "CartPole-v1", storage: str | None = None, **options: Any) -> rc.Agent:
+    return rc.Agent(algo, env, storage, **options)
+
+
+# What is called, and the error that answers it.
+CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: agent("sca"), ConfigError, "there is no algorithm 'sca'; did you mean 'sac'?"),
+    (lambda: agent(env="CartPol-v1"), ConfigError, "there is no env 'CartPol-v1'; did you mean 'CartPole-v1'?"),
+    (lambda: agent(storage="pre"), ConfigError, "there is no storage 'pre'; did you mean 'per'?"),
+    (lambda: agent(storage="per", alhpa=0.5), ConfigError, "a run has no option 'alhpa'; did you mean 'alpha'?"),
+    (
+        lambda: agent(storage="replay", alpha=0.6),
+        ConfigError,
+        "storage has no option 'alpha'; per, ere, her have it, replay has not",
+    ),
+    (
+        lambda: agent(env="Pendulum-v1"),
+        ConfigError,
+        "DDQN cannot act in Box(-2.0, 2.0, (1,), float32). Use the algorithm ddpg, mpo, ppo, sac or td3.",
+    ),
+    (
+        lambda: agent("ppo", storage="per"),
+        ConfigError,
+        "ppo cannot learn from the storage 'per'; use gae or vtrace",
+    ),
+    (lambda: agent(env=lambda: 3), ConfigError, "env_fn must return a Gymnasium environment, got 3"),
+    (lambda: agent(gamma=1.5), ConfigError, "gamma must be a number at least 0 and at most 1, got 1.5"),
+    (lambda: agent(storage="nstep", n_step=0), ConfigError, "n_step must be at least 1, got 0"),
+    (lambda: agent(activation="gelu"), ConfigError, "activation must be one of 'relu', 'tanh', got 'gelu'"),
+    (lambda: agent(seed=-1), ConfigError, "seed must be at least 0, got -1"),
+    (
+        lambda: agent(sequence_overlap=3),
+        ConfigError,
+        "'sequence_overlap' is an option of actor and storage; say which: actor.sequence_overlap",
+    ),
+    (
+        lambda: agent("ppo", start_steps=5),
+        ConfigError,
+        "start_steps must be 0, got 5; PPO learns only from actions of its own policy",
+    ),
+    (
+        lambda: agent(preset="cartpole-dqn"),
+        ConfigError,
+        "there is no preset 'cartpole-dqn'; did you mean 'cartpole-ddqn'?",
+    ),
+    (lambda: agent().learn(0), ConfigError, "steps must be at least 1, got 0"),
+    (lambda: agent().evaluate(0), ConfigError, "num_episodes must be at least 1, got 0"),
+    (
+        lambda: agent().predict(np.zeros(3, np.float32)),
+        SchemaError,
+        "an observation must have the shape (4,), or [batch, *(4,)], got (3,)",
+    ),
+    (lambda: rc.Agent.load("nowhere"), ConfigError, "nowhere holds no run: it has no config.yaml"),
+    (
+        lambda: rc.SAC.create_factory(crtic_lr=1e-3),  # type: ignore[call-arg]
+        ConfigError,
+        "SAC (continuous) has no option 'crtic_lr'; did you mean 'critic_lr'?",
+    ),
+    (
+        lambda: rc.VecEnv.create_factory("CartPole-v1", kind="asink"),
+        ConfigError,
+        "there is no kind 'asink' of vector env; did you mean 'async'?",
+    ),
+    (
+        lambda: RunConfig.from_document({"env": "Pendulum-v1"}),
+        ConfigError,
+        "the run needs an algo, e.g. sac; `recollect list algorithms` shows all",
+    ),
+]
+
+
+def memory(num_steps: int = 10, **options: Any) -> rc.PERBuffer:
+    """A storage that stands alone, with some steps of one environment."""
+    storage = rc.PERBuffer.standalone(**{"size": 100, "num_envs": 1, "alpha": 0.6, "seed": 1, **options})
+    for _ in range(num_steps):
+        add(storage)
+    return storage
+
+
+def add(storage: rc.PERBuffer, **given: np.ndarray) -> None:
+    obs, flag = np.zeros((1, 3), np.float32), np.zeros(1, bool)
+    step = {"obs": obs, "action": obs, "reward": np.zeros(1, np.float32), "next_obs": obs}
+    storage.add(**{**step, "terminated": flag, "truncated": flag, **given})  # type: ignore[arg-type]
+
+
+STORED: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: memory(size=0), ConfigError, "size must be at least 1, got 0"),
+    (lambda: memory(aplha=0.6), ConfigError, "PERBuffer has no option 'aplha'; did you mean 'alpha'?"),
+    (lambda: memory(gamma=2), ConfigError, "gamma must be a number at least 0 and at most 1, got 2"),
+    (lambda: memory(alpha=-1), ConfigError, "alpha must be a number at least 0, got -1"),
+    (lambda: memory(backing="disk"), ConfigError, "backing must be one of ram, shared, file, got 'disk'"),
+    (
+        lambda: memory(backing="file"),
+        ConfigError,
+        "backing='file' needs path=, a folder for the store's files; no other backing takes a path",
+    ),
+    (lambda: memory(0).sample(4), StorageError, "the storage is empty: insert data before sampling or reading"),
+    (lambda: memory().sample(0), ConfigError, "mini_batch_size must be at least 1, got 0"),
+    (
+        lambda: add(memory(), reward=np.full(1, np.nan, np.float32)),
+        SchemaError,
+        "a reward is NaN or infinite; rewards must be finite",
+    ),
+    (
+        lambda: add(memory(), action=np.zeros((1, 2), np.float32)),
+        SchemaError,
+        "Action: expected shape (1, 3) and dtype float32, got (1, 2) and float32; "
+        "shapes and dtypes are fixed by the first sample",
+    ),
+    (
+        lambda: add(memory(0), obs=np.array([["a"]])),
+        SchemaError,
+        "Observation has dtype <U1; expected bool, integers or floats",
+    ),
+    (
+        lambda: (storage := memory()).update_priorities(storage.sample(4), np.ones(3)),
+        SchemaError,
+        "expected one TD error for each of 4 rows, got shape (3,)",
+    ),
+    (
+        lambda: (storage := memory()).update_priorities(storage.sample(4), np.full(4, np.nan)),
+        SchemaError,
+        "a TD error is negative, NaN or infinite; give finite ones, e.g. (q - target).abs()",
+    ),
+    (
+        lambda: memory().get_data_slice(5, 3),
+        ConfigError,
+        "positions 5 to 3 are not within the 10 stored steps; 0 is the oldest",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), TYPED)
+def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(
+    words: str, message: str, recollect: Run, tmp_path: Path
+) -> None:
+    outcome = recollect(*words.split())
+    assert (outcome.code, outcome.err, outcome.out) == (2, f"error: {message}\n", "")
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.mark.parametrize(("name", "text", "message"), WRITTEN)
+def test_a_mistake_in_a_file_is_one_line_too(
+    name: str, text: str, message: str, recollect: Run, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    outcome = recollect("train", "--config", name)
+    assert (outcome.code, outcome.err, outcome.out) == (2, f"error: {message}\n", "")
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), [*CALLED, *STORED], ids=lambda value: str(value)[:60])
+def test_a_mistake_in_python_raises_a_typed_error(
+    call: Callable[[], object], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, recollect: Run) -> None:
+    outcome = recollect("train", "--device", device)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"error: device {device!r} cannot be used: ")
+    assert "; this machine has cpu" in outcome.err
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(TYPED) + len(WRITTEN) + len(CALLED) + len(STORED) >= 80
