@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from recollect.agent.storages.snapshots import load_storage as load_storage
     from recollect.agent.storages.snapshots import save_storage as save_storage
     from recollect.api import Agent as Agent
+    from recollect.callbacks import Callback as Callback
+    from recollect.callbacks import KeepBest as KeepBest
+    from recollect.callbacks import RecordVideo as RecordVideo
+    from recollect.callbacks import SaveEvery as SaveEvery
+    from recollect.callbacks import Schedule as Schedule
+    from recollect.callbacks import StopAt as StopAt
+    from recollect.callbacks import StopWithoutImprovement as StopWithoutImprovement
     from recollect.learner import Learner as Learner
+    from recollect.runs.writers import MLflowWriter as MLflowWriter
+    from recollect.runs.writers import WandbWriter as WandbWriter
     from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"

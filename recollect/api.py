@@ -2,7 +2,8 @@
 
 import shutil
 import warnings
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from itertools import count
 from os import PathLike
@@ -10,7 +11,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from rich.console import Console
 
+from recollect import keys
+from recollect.agent.envs import VecEnv
+from recollect.agent.envs.spaces import have_same_form
+from recollect.callbacks import Callback, StepFunction
 from recollect.checks import check_count
 from recollect.config import RunConfig, build, resolve
 from recollect.config.build import name_of
@@ -24,7 +30,8 @@ from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
 from recollect.runs.saving import restore_training, save_training
-from recollect.scheme.collection.worker.evaluation import Evaluation
+from recollect.runs.writers import MetricWriter, RowFunction
+from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme
 
 
@@ -84,6 +91,17 @@ class Agent:
         self.scheme: Scheme = build(config, env_fn)
         self._predictor = Predictor(self.scheme.algo)
         self._elapsed_s = 0.0
+        self._learner: Learner | None = None
+
+    def __repr__(self) -> str:
+        parts = f"{self.config.algo!r}, {self.config.env!r}, {self.config.storage!r}, seed={self.config.seed}"
+        return f"Agent({parts}, num_steps={self.num_steps})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @classmethod
     def from_config(cls, config: RunConfig, *, env: EnvFunction | None = None) -> Self:
@@ -93,7 +111,7 @@ class Agent:
         return agent
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None) -> Self:
+    def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None, best: bool = False) -> Self:
         """Load the agent that `save`, or a run, left in a folder; it can act, and keep learning in this process.
 
         Parameters
@@ -102,12 +120,14 @@ class Agent:
             Where it was left.
         env : callable, optional
             The function that makes its environments, if the agent was not given an id.
+        best : bool
+            Load the agent with the best evaluation of the run, without its replay, instead of the last one.
         """
         run = RunDirectory.open(folder)
         # The workers and threads of that run do not apply to this process.
         config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
         agent = cls.from_config(config, env=env)
-        agent._elapsed_s = restore_training(run, agent.scheme)
+        agent._elapsed_s = restore_training(run, agent.scheme, best=best).elapsed_s
         return agent
 
     @property
@@ -115,10 +135,24 @@ class Agent:
         """Env steps learned from so far."""
         return self.scheme.num_steps
 
-    def learn(self, steps: int, *, log_dir: str | PathLike[str] | None = None, progress: bool = False) -> Self:
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the last training, by the names in `recollect.metrics`; none before the first one."""
+        return {} if self._learner is None else self._learner.get_metrics()
+
+    def learn(
+        self,
+        steps: int,
+        *,
+        log_dir: str | PathLike[str] | None = None,
+        progress: bool | None = None,
+        callbacks: Sequence[Callback | StepFunction] = (),
+        writers: Sequence[MetricWriter | RowFunction] = (),
+    ) -> Self:
         """Learn for some more env steps, over all environments together.
 
-        After Ctrl-C the agent is in the state of the last complete update and can keep learning.
+        After Ctrl-C the agent is in the state of the last complete update and can keep learning. SIGTERM and SIGHUP
+        are handled alike: with a folder a checkpoint is saved, then `SystemExit` is raised.
 
         Parameters
         ----------
@@ -126,25 +160,58 @@ class Agent:
             How many. Update stages are not cut short, so it may become up to one stage more.
         log_dir : path-like, optional
             Folder of a new run to keep config, metrics, checkpoints and the learning curve in.
-        progress : bool
-            Show progress.
+        progress : bool, optional
+            Show progress; by default on a terminal and in a notebook.
+        callbacks : sequence of Callback or function
+            What runs in the training loop, such as `StopAt(200)`; a function is called with the learner after every
+            update stage.
+        writers : sequence of MetricWriter or function
+            Where metrics go besides the folder; a function gets each row as a dict.
         """
         target_steps = self.num_steps + check_count("steps", steps)
         config = replace(self.config.with_defaults(), steps=target_steps)
-        learner = Learner(self.scheme, target_steps, log_dir, config=config.to_document())
+        learner = Learner(
+            self.scheme, target_steps, log_dir, config=config.to_document(), writers=writers, callbacks=callbacks
+        )
         learner.elapsed_s = self._elapsed_s
+        self._learner = learner
         try:
-            self._run(learner, progress)
+            with Progress(target_steps) if _shows(progress) else nullcontext() as display:
+                learner.train(display.update if display else None)
+            if learner.run is not None:
+                plot_run(learner.run.path)
         finally:
             self._elapsed_s = learner.elapsed_s
             learner.close()
         return self
 
-    def evaluate(self, episodes: int | None = None) -> Evaluation:
-        """Act without exploration for some episodes, by default as many as the algorithm's config says."""
+    def evaluate(self, episodes: int | None = None, *, env: str | EnvFunction | None = None) -> Evaluation:
+        """Act without exploration for some episodes.
+
+        Parameters
+        ----------
+        episodes : int, optional
+            How many; by default as many as the algorithm's config says.
+        env : str or callable, optional
+            Another environment with the same spaces: its id, or a function that makes one.
+        """
         num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
-        evaluation: Evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
-        return evaluation
+        if env is None:
+            return self.scheme.col_worker.evaluate_episodes(num_episodes)
+        with closing(self._envs_like_ours(env)) as envs:
+            return evaluate(self.scheme.algo, self.scheme.actor, envs, num_episodes)
+
+    def _envs_like_ours(self, env: str | EnvFunction) -> VecEnv:
+        factory, action_space, obs_space = VecEnv.create_factory(
+            env, {}, self.config.num_test_envs, seed=self.config.seed
+        )
+        actor = self.scheme.actor
+        pairs = {"observations": (actor.obs_space, obs_space), "actions": (actor.action_space, action_space)}
+        for what, (ours, theirs) in pairs.items():
+            if not have_same_form(ours, theirs):
+                name = env if isinstance(env, str) else name_of(env)
+                raise ConfigError(f"the agent's {what} are {ours}, those of {name} {theirs}; give an env like its own")
+        return factory(self.scheme.col_worker.device, mode=keys.TEST)
 
     def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: Array | None = None) -> Any:
         """Choose an action for an observation, or actions for a batch of them.
@@ -213,21 +280,11 @@ class Agent:
         except ConfigError:
             return False
 
-    def _run(self, learner: Learner, progress: bool) -> None:
-        """Learn to the end; save where there is a place for it, also when interrupted."""
-        try:
-            with Progress(learner.target_steps) if progress else nullcontext() as display:
-                while not learner.done():
-                    learner.step()
-                    if display:
-                        display.update(learner)
-        except KeyboardInterrupt:
-            if learner.run is not None:
-                learner.save_checkpoint()
-            raise
-        if learner.run is not None:
-            learner.save_checkpoint()
-            plot_run(learner.run.path)
+
+def _shows(progress: bool | None) -> bool:
+    """Whether to show progress; if nothing was said, where somebody is likely to look."""
+    console = Console()
+    return console.is_terminal or console.is_jupyter if progress is None else progress
 
 
 def _identity(config: RunConfig) -> Document:

@@ -20,8 +20,16 @@ class StorageError(RecollectError, RuntimeError):
     """A storage cannot do what was asked in the state it is in."""
 
 
+class InUseError(RecollectError, RuntimeError):
+    """A run's folder belongs to another process."""
+
+
 class WorkerError(RecollectError, RuntimeError):
     """A worker failed or answered with an error."""
+
+
+class CallbackError(RecollectError, RuntimeError):
+    """A callback or a writer of the user's own raised an error."""
 
 
 class EnvError(RecollectError, RuntimeError):

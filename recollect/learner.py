@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,15 +12,16 @@ from typing import Any, Final
 import numpy as np
 
 from recollect import keys, metrics
-from recollect.checks import check_count
+from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
+from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
+from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
 from recollect.runs.directory import RunDirectory
-from recollect.runs.interrupts import held_back
 from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
 from recollect.runs.state_files import flatten, write_tensors
-from recollect.runs.writers import MetricWriter
+from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.collectors.reports import gradient_worker_metrics, worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.gradients.status import GradientReport
@@ -51,10 +52,26 @@ class Learner:
         Env steps between rows of metrics, and between checkpoints; by default 200 and 10 a run.
     save_storage : bool
         Save the replay with checkpoints.
-    writers : sequence of MetricWriter
-        Where metrics go besides the run's CSV file and TensorBoard.
+    writers : sequence of MetricWriter or function
+        Where metrics go besides the run's CSV file and TensorBoard; a function gets each row as a dict.
+    callbacks : sequence of Callback or function
+        What runs in the training loop; a function is called with the learner after every update stage. A run with a
+        folder also has `KeepBest`.
     resume : bool
         Resume the run in `log_dir` from its newest checkpoint.
+
+    Attributes
+    ----------
+    last_evaluation : Evaluation or None
+        The newest evaluation.
+    stop_reason : str or None
+        Why a callback stopped the training.
+    elapsed_s : float
+        Seconds of training, evaluations left out.
+    logged : dict
+        The newest value of each metric that callbacks logged.
+    unwritten : set
+        Names of those among them that the next row of metrics will hold.
 
     Examples
     --------
@@ -85,25 +102,32 @@ class Learner:
         log_every: int | None = None,
         checkpoint_every: int | None = None,
         save_storage: bool = True,
-        writers: Sequence[MetricWriter] = (),
+        writers: Sequence[MetricWriter | RowFunction] = (),
+        callbacks: Sequence[Callback | StepFunction] = (),
         resume: bool = False,
     ) -> None:
         self.scheme = scheme
         self.target_steps = check_count("target_steps", target_steps)
         self.last_evaluation: Evaluation | None = None
+        self.stop_reason: str | None = None
         self.elapsed_s = 0.0
+        self.logged: dict[str, float] = {}
+        self.unwritten: set[str] = set()
         self._rates = Rates()
-        self._recorder: Recorder | None = None
-        if log_dir is not None:
-            self._recorder = Recorder(
-                RunDirectory.open(log_dir) if resume else RunDirectory.create(log_dir, config, command),
-                log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
-                checkpoint_every=_interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN),
-                with_storage=save_storage,
-                writers=writers,
-            )
+        keeps_best = log_dir is None or any(isinstance(callback, KeepBest) for callback in callbacks)
+        self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
+        self._callbacks.check(scheme)
+        self._has_started = False
+        self._recorder = Recorder(
+            _run_directory(log_dir, config, command, resume=resume),
+            log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
+            checkpoint_every=_interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN),
+            with_storage=save_storage,
+            writers=writers,
+        )
         if resume:
-            self.elapsed_s = self._recording().restore(scheme)
+            self._restore()
+        self._num_episodes = self._count_episodes()
         self._next_test = self._following_test()
 
     @property
@@ -119,34 +143,86 @@ class Learner:
     @property
     def run(self) -> RunDirectory | None:
         """Where the run is kept, if anywhere."""
-        return None if self._recorder is None else self._recorder.run
+        return self._recorder.run
+
+    @property
+    def folder(self) -> RunDirectory:
+        """Where the run is kept; an error if nowhere."""
+        return self._recorder.folder
 
     def done(self) -> bool:
-        """Whether the target is reached."""
-        return self.num_steps >= self.target_steps
+        """Whether the target is reached, or a callback has asked to stop."""
+        return self.stop_reason is not None or self.num_steps >= self.target_steps
+
+    def request_stop(self, reason: str = "a callback asked for it") -> None:
+        """End the training after the present update stage."""
+        self.stop_reason = reason
+        _LOG.info("the training stops at %d steps: %s", self.num_steps, reason)
+
+    def log(self, values: Mapping[str, float]) -> None:
+        """Add metrics of one's own to the next row: to the run's CSV file, TensorBoard and all other writers."""
+        numbers = {name: check_number(f"the metric {name}", value, -math.inf) for name, value in values.items()}
+        if metrics.STEPS in numbers:
+            raise ConfigError(f"the metric {metrics.STEPS!r} is the learner's own; use another name")
+        self.logged |= numbers
+        self.unwritten |= numbers.keys()
 
     def step(self) -> None:
         """Run one update stage; evaluate, log and save where that is due.
 
-        Ctrl-C takes effect once the stage is complete; a second one interrupts it at once. Either way the learner
-        can then be saved, or continue. Before an error ends a run that has a folder, a checkpoint is saved there.
+        Ctrl-C, SIGTERM and SIGHUP take effect once the stage is complete; a second one interrupts it at once. Either
+        way the learner can then be saved, or continue. Before an error ends a run that has a folder, a checkpoint is
+        saved there.
         """
         with self._saved_first():
+            if not self._has_started:
+                self._has_started = True
+                self._callbacks.call("on_start", self)
             self._run_stage()
+            self._tell_of_episodes()
         if self.num_updates >= self._next_test:
             self.evaluate()
             self._next_test = self._following_test()
-        if self._recorder is not None:
-            # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
-            with held_back():
-                self._recorder.follow(self)
+        with self._saved_first():
+            self._callbacks.call("on_step", self)
+        # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
+        with held_back():
+            path = self._recorder.follow(self)
+        if path is not None:
+            self._tell_of_checkpoint(path)
+
+    def train(self, show: Callable[["Learner"], None] | None = None) -> None:
+        """Train until the target is reached, then save a checkpoint if the run has a folder.
+
+        After Ctrl-C, SIGTERM or SIGHUP a checkpoint is saved too, and the interrupt is passed on: `KeyboardInterrupt`,
+        or `SystemExit` with the exit code that shells expect.
+
+        Parameters
+        ----------
+        show : callable, optional
+            Called with the learner after each update stage.
+        """
+        with interruptible():
+            try:
+                while not self.done():
+                    self.step()
+                    if show is not None:
+                        show(self)
+            except Interrupts:
+                if self.run is not None:
+                    self.save_checkpoint()
+                raise
+            if self.run is not None:
+                self.save_checkpoint()
 
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
         """Evaluate the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
         num_episodes = self.scheme.algo.num_test_episodes if num_episodes is None else num_episodes
         with self._saved_first():
-            self.last_evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
-        return self.last_evaluation
+            evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
+            self.last_evaluation = evaluation
+            self._callbacks.call("on_evaluation", self, evaluation)
+        return evaluation
 
     def get_metrics(self) -> dict[str, float]:
         """Return the present metrics of the training, by the names in `recollect.metrics`."""
@@ -172,6 +248,7 @@ class Learner:
         found |= _of_gradients(self.scheme.gradients.report())
         found |= _of_evaluation(self.last_evaluation)
         found |= _of_updates(self.scheme.update_worker.recent_updates)
+        found |= self.logged
         return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
 
     def print_info(self) -> None:
@@ -207,24 +284,57 @@ class Learner:
 
     def save_checkpoint(self) -> Path:
         """Write the present metrics and a checkpoint into the run's folder, and return the checkpoint's."""
-        recorder = self._recording()
-        recorder.write_row(self)
-        return recorder.save(self)
+        self._recorder.write_row(self)
+        path = self._recorder.save(self)
+        self._tell_of_checkpoint(path)
+        return path
+
+    def callback_states(self) -> dict[str, Any]:
+        """States of the callbacks by name, as checkpoints keep them."""
+        return self._callbacks.state()
 
     def close(self) -> None:
         """Close the run's files; another learner can continue with the scheme."""
-        if self._recorder is not None:
+        try:
+            if self._has_started:
+                self._has_started = False
+                self._callbacks.call("on_end", self)
+                if self.unwritten:
+                    self._recorder.write_row(self)
+        finally:
             self._recorder.close()
 
     def stop(self) -> None:
         """Close environments and files; what is not saved is lost."""
-        self.scheme.stop()
-        self.close()
+        try:
+            self.close()
+        finally:
+            self.scheme.stop()
 
-    def _recording(self) -> Recorder:
-        if self._recorder is None:
-            raise ConfigError("the learner has no folder to save to or resume from; give log_dir")
-        return self._recorder
+    def _restore(self) -> None:
+        try:
+            self.elapsed_s, states = self._recorder.restore(self.scheme)
+            self._callbacks.load_state(states)
+        except BaseException:
+            self._recorder.close()
+            raise
+
+    def _count_episodes(self) -> int:
+        """Episodes that ended so far; 0 where no callback wants to know."""
+        return self.scheme.status().episodes.num_episodes if self._callbacks.listens("on_episode_end") else 0
+
+    def _tell_of_episodes(self) -> None:
+        """Hand the episodes that ended in the last stage to the callbacks."""
+        if self._callbacks.listens("on_episode_end"):
+            episodes = self.scheme.status().episodes
+            num_new = min(episodes.num_episodes - self._num_episodes, len(episodes.recent))
+            self._num_episodes = episodes.num_episodes
+            for episode in list(episodes.recent)[len(episodes.recent) - num_new :]:
+                self._callbacks.call("on_episode_end", self, episode)
+
+    def _tell_of_checkpoint(self, path: Path) -> None:
+        with self._saved_first():
+            self._callbacks.call("on_checkpoint", self, path)
 
     def _following_test(self) -> float:
         """Number of updates at which to evaluate next."""
@@ -246,31 +356,31 @@ class Learner:
         try:
             yield
         except RecollectError as error:
-            if self._recorder is not None:
+            if self.run is not None:
                 message = str(error).rstrip(".")
                 # Errors of workers have several lines; all others stay on one line.
                 between = "\n" if "\n" in message else ". "
-                error.args = (between.join([message, *self._rescue(error, self._recorder)]),)
+                error.args = (between.join([message, *self._rescue(error, self.run)]),)
             raise
 
-    def _rescue(self, error: RecollectError, recorder: Recorder) -> list[str]:
+    def _rescue(self, error: RecollectError, run: RunDirectory) -> list[str]:
         """Save a checkpoint to resume from and the offending batch, if any; returns where they are."""
-        before = recorder.run.checkpoints.paths()
+        before = run.checkpoints.paths()
         batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
-        told = [] if batch is None else [_keep_batch(recorder.run.batch_file, batch)]
+        told = [] if batch is None else [_keep_batch(run.batch_file, batch)]
         try:
             # A gradient that is not finite is never applied: the weights are still good.
-            return [*told, f"The training so far is saved in {self._save_what_can_be(recorder)}"]
+            return [*told, f"The training so far is saved in {self._save_what_can_be()}"]
         except (RecollectError, OSError) as reason:
             last = f"the last good checkpoint is {before[-1]}" if before else "there was no checkpoint yet"
             return [*told, f"The training since then could not be saved ({reason}); {last}"]
 
-    def _save_what_can_be(self, recorder: Recorder) -> Path:
+    def _save_what_can_be(self) -> Path:
         """Write a checkpoint, without the replay if it cannot be written or the workers that hold it are gone."""
         try:
-            return recorder.save(self)
+            return self._recorder.save(self)
         except (StorageError, WorkerError):
-            return recorder.save(self, with_storage=False)
+            return self._recorder.save(self, with_storage=False)
 
 
 def _keep_batch(path: Path, batch: Mapping[str, Any]) -> str:
@@ -280,6 +390,14 @@ def _keep_batch(path: Path, batch: Mapping[str, Any]) -> str:
     except (RecollectError, OSError) as reason:
         return f"The batch could not be saved ({reason})"
     return f"The batch is in {path}"
+
+
+def _run_directory(
+    log_dir: str | PathLike[str] | None, config: Mapping[str, Any] | None, command: str | None, *, resume: bool
+) -> RunDirectory | None:
+    if log_dir is None:
+        return None
+    return RunDirectory.open(log_dir) if resume else RunDirectory.create(log_dir, config, command)
 
 
 def _interval(name: str, given: int | None, default: int) -> int:

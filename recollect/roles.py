@@ -274,10 +274,13 @@ class Training(Protocol):
     scheme: "Scheme"
     elapsed_s: float
     last_evaluation: "Evaluation | None"
+    logged: dict[str, float]
+    unwritten: set[str]
 
     @property
     def num_steps(self) -> int: ...
     def done(self) -> bool: ...
+    def callback_states(self) -> dict[str, Any]: ...
     def get_metrics(self) -> dict[str, float]: ...
 
 

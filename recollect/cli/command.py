@@ -10,9 +10,9 @@ from typing import Any, Final, TextIO
 
 from recollect import __version__, keys
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, closest
+from recollect.interrupts import Interrupts, exit_code, interruptible
 
 USAGE_ERROR: Final = 2
-INTERRUPTED: Final = 130
 # What writing to a file that is open already fails with; such errors do not say which file.
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -48,7 +48,10 @@ first steps:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code: 0, 2 after an error of the user, 130 after Ctrl-C."""
+    """Run a command line and return its exit code.
+
+    0, 2 after an error of the user, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -58,14 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # An installed script searches its own folder only; `module:Id` should find modules of the current one too.
         sys.path.append("")
     try:
-        return _run(arguments)
+        with interruptible():
+            return _run(arguments)
     except RecollectError as error:
         # Errors tell callers from Python what to change; here it is said as typed on a command line.
         print(f"error: {error}".replace("Use the algorithm ", "Use --algo "), file=sys.stderr)
         return USAGE_ERROR
-    except KeyboardInterrupt:
+    except Interrupts as interrupt:
         print("stopped", file=sys.stderr)
-        return INTERRUPTED
+        return exit_code(interrupt)
     except BrokenPipeError:
         return 0
     except OSError as error:

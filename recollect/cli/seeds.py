@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from recollect.cli.command import INTERRUPTED
 from recollect.cli.seeds_display import SeedsDisplay
 from recollect.cli.session import EVALUATION_FILE
 from recollect.cli.summary import free_path, say, stem_of
 from recollect.config import RunConfig
+from recollect.interrupts import Interrupts, exit_code
 from recollect.runs.plots import plot_runs
 
 # What shells add to the number of the signal that ended a process.
@@ -40,20 +40,20 @@ def train_seeds(config: RunConfig, options: argparse.Namespace) -> int:
         ]
         try:
             codes = [future.result() for future in futures]
-        except KeyboardInterrupt:
+        except Interrupts as interrupt:
             trainings.interrupt()
             _wait(pool, trainings)
-            return INTERRUPTED
+            return exit_code(interrupt)
     _report(folders, free_path(options.out, stem, ".png"))
     return max(codes)
 
 
 def _wait(pool: ThreadPoolExecutor, trainings: "_Trainings") -> None:
-    """Wait until all trainings have saved a checkpoint; a second Ctrl-C is forwarded too."""
+    """Wait until all trainings have saved a checkpoint; a second interrupt is forwarded too."""
     while True:
         try:
             pool.shutdown()
-        except KeyboardInterrupt:
+        except Interrupts:
             trainings.interrupt()
         else:
             return
@@ -78,7 +78,7 @@ class _Trainings:
         """Train in a process and show its output."""
         process = self._start(arguments)
         if process is None:
-            return INTERRUPTED
+            return exit_code(KeyboardInterrupt())
         for line in process.stdout or ():
             self._display.tell(name, line.rstrip("\n"))
         code = process.wait()

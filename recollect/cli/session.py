@@ -3,21 +3,25 @@
 import argparse
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import torch
 
-from recollect.cli.command import INTERRUPTED
-from recollect.cli.summary import say, summarise
+from recollect.callbacks import Callback, StopAt
+from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
-from recollect.errors import StorageError
+from recollect.errors import RecollectError, StorageError
+from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
+from recollect.runs.lock import FolderLock
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
-from recollect.runs.writers import MetricWriter, WandbWriter
+from recollect.runs.writers import MetricWriter, MLflowWriter, WandbWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
@@ -27,7 +31,7 @@ _OPTIONS_FILE: Final = "session.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _SessionOptions:
-    """How a run is recorded, which does not change what it learns.
+    """How a run is recorded and when it stops, which does not change what it learns.
 
     Attributes
     ----------
@@ -35,11 +39,23 @@ class _SessionOptions:
         Whether checkpoints come with the replay.
     wandb_project, wandb_id : str or None
         Project of Weights & Biases that gets the metrics, and the run there.
+    mlflow_experiment, mlflow_id : str or None
+        Experiment of MLflow that gets the metrics, and the run there.
+    stop_at : float or None
+        Mean return of an evaluation at which the training stops.
     """
 
     saves_replay: bool = True
     wandb_project: str | None = None
     wandb_id: str | None = None
+    mlflow_experiment: str | None = None
+    mlflow_id: str | None = None
+    stop_at: float | None = None
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        """What the options add to the training loop."""
+        return [] if self.stop_at is None else [StopAt(self.stop_at)]
 
     def write(self, folder: Path) -> None:
         """Keep the options in a run's folder."""
@@ -57,38 +73,71 @@ class _SessionOptions:
             raise StorageError(f"{path} cannot be read: {error}; correct the file, or remove it") from error
 
 
-def begin(config: RunConfig, folder: Path, options: argparse.Namespace) -> int:
-    """Begin a run in a folder and train to its end; returns an exit code."""
+def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
+    """Begin a run in a new folder and train to its end; returns an exit code."""
     document = config.with_defaults().to_document()
     scheme = _prepare(config)
-    wandb = WandbWriter(options.wandb, folder.name, document) if options.wandb else None
-    learner = Learner(
-        scheme,
-        config.steps,
-        folder,
-        config=document,
-        command=options.command,
-        save_storage=not options.no_replay,
-        writers=[wandb] if wandb else [],
+    folder = new_folder(options.out, name)
+    kept = _SessionOptions(
+        saves_replay=not options.no_replay,
+        wandb_project=options.wandb,
+        mlflow_experiment=options.mlflow,
+        stop_at=options.stop_at,
     )
-    _SessionOptions(
-        saves_replay=not options.no_replay, wandb_project=options.wandb, wandb_id=wandb.run_id if wandb else None
-    ).write(folder)
+    try:
+        kept, writers = _open_writers(kept, folder.name, document)
+        learner = Learner(
+            scheme,
+            config.steps,
+            folder,
+            config=document,
+            command=options.command,
+            save_storage=kept.saves_replay,
+            writers=writers,
+            callbacks=kept.callbacks,
+        )
+    except RecollectError:
+        with suppress(OSError):  # a folder that is not empty stays
+            folder.rmdir()
+        raise
+    kept.write(folder)
     return _train(learner, config, folder)
 
 
 def resume(config: RunConfig, run: RunDirectory) -> int:
     """Resume a run from its newest checkpoint, with the session options it was begun with; returns an exit code."""
-    kept = _SessionOptions.read(run.path)
-    scheme = _prepare(config)
+    # Locked before anything is built, and before other services hear of the run.
+    with FolderLock(run.path):
+        kept = _SessionOptions.read(run.path)
+        scheme = _prepare(config)
+        kept, writers = _open_writers(kept, run.path.name, config.to_document())
+        learner = Learner(
+            scheme,
+            config.steps,
+            run.path,
+            save_storage=kept.saves_replay,
+            writers=writers,
+            callbacks=kept.callbacks,
+            resume=True,
+        )
+        config.save(run.config_file)
+        # It belongs to fewer steps; until there is a new one, the run is not complete.
+        (run.path / EVALUATION_FILE).unlink(missing_ok=True)
+        return _train(learner, config, run.path)
+
+
+def _open_writers(
+    kept: _SessionOptions, name: str, document: Mapping[str, Any]
+) -> tuple[_SessionOptions, list[MetricWriter]]:
+    """Open the services that get the metrics; returns the options with the runs there, so that those are resumed."""
     writers: list[MetricWriter] = []
     if kept.wandb_project:
-        writers = [WandbWriter(kept.wandb_project, run.path.name, config.to_document(), kept.wandb_id)]
-    learner = Learner(scheme, config.steps, run.path, save_storage=kept.saves_replay, writers=writers, resume=True)
-    config.save(run.config_file)
-    # It belongs to fewer steps; until there is a new one, the run is not complete.
-    (run.path / EVALUATION_FILE).unlink(missing_ok=True)
-    return _train(learner, config, run.path)
+        wandb = WandbWriter(kept.wandb_project, name, document, kept.wandb_id)
+        kept, writers = replace(kept, wandb_id=wandb.run_id), [wandb]
+    if kept.mlflow_experiment:
+        mlflow = MLflowWriter(kept.mlflow_experiment, name, document, kept.mlflow_id)
+        kept, writers = replace(kept, mlflow_id=mlflow.run_id), [*writers, mlflow]
+    return kept, writers
 
 
 def _prepare(config: RunConfig) -> Scheme:
@@ -98,19 +147,19 @@ def _prepare(config: RunConfig) -> Scheme:
 
 
 def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
-    """Train to the end, evaluate, save and plot; Ctrl-C leaves a checkpoint to resume from."""
+    """Train to the end, evaluate, save and plot; Ctrl-C, SIGTERM and SIGHUP leave a checkpoint to resume from."""
     say(summarise(config, torch.get_num_threads(), folder))
     try:
         with Progress(learner.target_steps) as progress:
-            while not learner.done():
-                learner.step()
-                progress.update(learner)
-        evaluation = learner.evaluate(config.final_episodes)
-        learner.save_checkpoint()
-    except KeyboardInterrupt:
-        learner.save_checkpoint()
+            learner.train(progress.update)
+        if learner.stop_reason is not None:
+            say(f"stopped at {learner.num_steps:,} steps: {learner.stop_reason}")
+        with interruptible():
+            evaluation = learner.evaluate(config.final_episodes)
+            learner.save_checkpoint()
+    except Interrupts as interrupt:
         say(f"stopped at {learner.num_steps:,} steps; resume with: recollect resume {folder}")
-        return INTERRUPTED
+        return exit_code(interrupt)
     finally:
         learner.stop()
     _write_evaluation(evaluation, folder / EVALUATION_FILE)

@@ -10,6 +10,7 @@ from typing import Final
 from recollect import keys
 from recollect.config import RunConfig
 from recollect.config.parts import ALGO, STORAGE, class_of, options_of
+from recollect.errors import ConfigError
 from recollect.units import folded
 
 # Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
@@ -79,3 +80,16 @@ def free_path(parent: Path, name: str, suffix: str = "") -> Path:
     while path.exists():
         path, number = parent / f"{name}-{number}{suffix}", number + 1
     return path
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that did not exist, named as `free_path` says; two processes never get the same one."""
+    while True:
+        path = free_path(parent, name)
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be made: {error.strerror}; name another folder") from error
+        return path

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from recollect.cli.parsing import CommandParser, count, shown
-from recollect.cli.summary import free_path, stem_of
+from recollect.cli.summary import stem_of
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 from recollect.config.files import parse_value
 from recollect.config.parts import SCHEME, options_of
@@ -29,7 +29,10 @@ _EXAMPLES: Final = """\
 
 files in the folder of a run:
   config.yaml, command.txt, session.json, versions.json, metrics.csv, tensorboard/, checkpoints/,
-  storage/ (the replay, unless --no-replay), evaluation.json (the final evaluation), curve.png"""
+  best/ (the agent with the best evaluation), storage/ (the replay, unless --no-replay),
+  evaluation.json (the final evaluation), curve.png, .lock (held by the process that trains)
+
+exit codes: 0, 2 after an error, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP; `recollect resume` continues"""
 # Words that are written with a capital wherever they stand.
 _NAMES: Final = ("Ray ",)
 
@@ -69,6 +72,10 @@ def make_parser() -> CommandParser:
     parser.add_argument("--name", help="name of the run's folder (<env>-<algo>-<seed>)")
     parser.add_argument("--no-replay", action="store_true", help="leave the replay out of checkpoints")
     parser.add_argument("--wandb", metavar="PROJECT", help="also send metrics to Weights & Biases")
+    parser.add_argument("--mlflow", metavar="EXPERIMENT", help="also send metrics to MLflow")
+    parser.add_argument(
+        "--stop-at", type=float, metavar="SCORE", help="stop once an evaluation reaches this mean return"
+    )
     return parser
 
 
@@ -81,8 +88,7 @@ def run(options: argparse.Namespace) -> int:
         return train_seeds(config, options)
     from recollect.cli.session import begin
 
-    name = options.name or f"{stem_of(config)}-{config.seed}"
-    return begin(config, free_path(options.out, name), options)
+    return begin(config, options.name or f"{stem_of(config)}-{config.seed}", options)
 
 
 def _add_settings(parser: CommandParser) -> None:

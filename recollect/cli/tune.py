@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from recollect.cli.command import INTERRUPTED
 from recollect.cli.parsing import CommandParser, count
 from recollect.cli.summary import say, stem_of
 from recollect.config import build, parse_overrides, resolve
 from recollect.config.run_config import AUTO
 from recollect.errors import ConfigError, closest
+from recollect.interrupts import Interrupts, exit_code
 from recollect.options import Search
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ def _search(tuning: "Tuning", folder: "StudyFolder", num_trials: int, options: a
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
             display.update(study.get_trials(deepcopy=False))
         code = workers.wait()
-    except KeyboardInterrupt:
+    except Interrupts as interrupt:
         workers.stop()
         workers.wait()
-        code = INTERRUPTED
+        code = exit_code(interrupt)
     folder.give_up_running(tuning)
     _report(tuning, folder, options)
     return code

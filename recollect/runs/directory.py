@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from recollect import __version__
 from recollect.config.files import dump_document, read_document
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 from recollect.runs.checkpoints import Checkpoints
 
 _PACKAGES: Final = ("torch", "numpy", "numba", "gymnasium", "safetensors", "mujoco", "ale-py", "gymnasium-robotics")
@@ -39,6 +39,7 @@ class RunDirectory:
         self.curve_file = self.path / "curve.png"
         self.batch_file = self.path / "not-finite-batch.safetensors"
         self.checkpoints = Checkpoints(self.path / "checkpoints")
+        self.best = Checkpoints(self.path / "best", num_kept=1)
 
     @classmethod
     def create(
@@ -57,15 +58,20 @@ class RunDirectory:
         """
         run = cls(path)
         if run.exists:
-            raise ConfigError(f"{run.path} holds a run already; resume it, or name another folder")
+            raise _holds_a_run(run.path)
         document = dump_document(dict(config or {}))
         try:
             run.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
+        try:
+            # Of two processes that choose the same folder at the same time, one gets it.
+            with open(run.config_file, "x", encoding="utf-8") as file:
+                file.write(document)
+        except FileExistsError:
+            raise _holds_a_run(run.path) from None
         run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
         run.command_file.write_text((command or "") + "\n")
-        run.config_file.write_text(document, encoding="utf-8")
         return run
 
     @classmethod
@@ -81,10 +87,20 @@ class RunDirectory:
         """Whether the folder holds a run."""
         return self.config_file.is_file()
 
+    def checkpoint(self, *, best: bool = False) -> Path:
+        """The newest checkpoint, or the agent with the best evaluation."""
+        if best and not self.best.paths():
+            raise StorageError(f"{self.path} has no best agent: none was evaluated; train with test_every above 0")
+        return (self.best if best else self.checkpoints).newest()
+
     @property
     def config(self) -> dict[str, Any]:
         """The resolved config that the run was started with."""
         return read_document(self.config_file)
+
+
+def _holds_a_run(path: Path) -> ConfigError:
+    return ConfigError(f"{path} holds a run already; resume it, or name another folder")
 
 
 def _versions() -> dict[str, Any]:

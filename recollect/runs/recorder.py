@@ -1,14 +1,16 @@
-"""`Recorder`: writes what a training does into its run directory."""
+"""`Recorder`: writes what a training does into its run directory, and to all who want its metrics."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from recollect import metrics
+from recollect.errors import ConfigError
 from recollect.roles import Training
 from recollect.runs.directory import RunDirectory
-from recollect.runs.saving import restore_training, save_training
-from recollect.runs.writers import CSVWriter, MetricWriter, TensorBoardWriter
+from recollect.runs.lock import FolderLock
+from recollect.runs.saving import Restored, restore_training, save_training
+from recollect.runs.writers import CSVWriter, MetricWriter, RowFunction, TensorBoardWriter, as_writer
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
@@ -16,62 +18,88 @@ _EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
 
 
 class Recorder:
-    """Writes metrics and checkpoints of a training into `run` when they are due; the options are those of `Learner`."""
+    """Writes metrics and checkpoints of a training when they are due; the options are those of `Learner`.
+
+    Without a run's folder it only hands metrics to the writers.
+    """
 
     def __init__(
         self,
-        run: RunDirectory,
+        run: RunDirectory | None,
         *,
         log_every: int,
         checkpoint_every: int,
         with_storage: bool = True,
-        writers: Sequence[MetricWriter] = (),
+        writers: Sequence[MetricWriter | RowFunction] = (),
     ) -> None:
+        others = [as_writer(writer) for writer in writers]
         self.run = run
+        self._lock = None if run is None else FolderLock(run.path)
         self._log_every = log_every
         self._checkpoint_every = checkpoint_every
         self._with_storage = with_storage
-        self._csv = CSVWriter(run.metrics_file)
-        self._events = TensorBoardWriter(run.tensorboard_folder)
-        self._writers: list[MetricWriter] = [self._csv, self._events, *writers]
+        self._files: list[CSVWriter | TensorBoardWriter] = []
+        if run is not None:
+            self._files = [CSVWriter(run.metrics_file), TensorBoardWriter(run.tensorboard_folder)]
+        self._writers: list[MetricWriter] = [*self._files, *others]
         self._evaluation: Evaluation | None = None
         self._next_row = log_every
         self._next_checkpoint = checkpoint_every
 
-    def follow(self, learner: Training) -> None:
-        """Write what is due after an update stage."""
+    @property
+    def folder(self) -> RunDirectory:
+        """Where to save to and resume from."""
+        if self.run is None:
+            raise ConfigError("the learner has no folder to save to or resume from; give log_dir")
+        return self.run
+
+    def follow(self, learner: Training) -> Path | None:
+        """Write what is due after an update stage; returns the folder of a checkpoint, if there is a new one."""
         if learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation:
             self.write_row(learner)
-        if learner.num_steps >= self._next_checkpoint:
-            self.save(learner)
+        if self.run is not None and learner.num_steps >= self._next_checkpoint:
+            return self.save(learner)
+        return None
 
     def write_row(self, learner: Training) -> None:
-        """Write the present metrics, those of an evaluation once."""
-        row = learner.get_metrics()
-        if learner.last_evaluation is self._evaluation:
-            row = {name: value for name, value in row.items() if not name.startswith(_EVAL_PREFIX)}
-        for writer in self._writers:
-            writer.write(row)
+        """Write the present metrics, those of an evaluation and those that callbacks logged once."""
+        if self._writers:
+            row = learner.get_metrics()
+            stale = set(learner.logged) - learner.unwritten
+            if learner.last_evaluation is self._evaluation:
+                stale |= {name for name in row if name.startswith(_EVAL_PREFIX)} - learner.unwritten
+            for writer in self._writers:
+                writer.write({name: value for name, value in row.items() if name not in stale})
+        learner.unwritten.clear()
         self._evaluation = learner.last_evaluation
         self._next_row = learner.num_steps + self._log_every
 
     def save(self, learner: Training, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
-        with_storage = with_storage and self._with_storage
-        path = save_training(self.run, learner.scheme, learner.elapsed_s, with_storage=with_storage)
+        path = save_training(
+            self.folder,
+            learner.scheme,
+            learner.elapsed_s,
+            learner.callback_states(),
+            with_storage=with_storage and self._with_storage,
+        )
         self._next_checkpoint = learner.num_steps + self._checkpoint_every
         return path
 
-    def restore(self, scheme: Scheme) -> float:
-        """Load the newest checkpoint into a scheme and return the seconds that its training took."""
-        elapsed_s = restore_training(self.run, scheme)
-        self._csv.forget_after(scheme.num_steps)
-        self._events.forget_after(scheme.num_steps)
+    def restore(self, scheme: Scheme) -> Restored:
+        """Load the newest checkpoint into a scheme."""
+        restored = restore_training(self.folder, scheme)
+        for writer in self._files:
+            writer.forget_after(scheme.num_steps)
         self._next_row = scheme.num_steps + self._log_every
         self._next_checkpoint = scheme.num_steps + self._checkpoint_every
-        return elapsed_s
+        return restored
 
     def close(self) -> None:
-        """Write what is left."""
-        for writer in self._writers:
-            writer.close()
+        """Write what is left, and let other processes have the folder."""
+        try:
+            for writer in self._writers:
+                writer.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()

@@ -1,17 +1,22 @@
-"""Where the metrics of a run are written: a CSV file, TensorBoard, Weights & Biases."""
+"""Where the metrics of a run are written: a CSV file, TensorBoard, Weights & Biases, MLflow, a function."""
 
 import csv
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from recollect import metrics
-from recollect.errors import ConfigError, StorageError
+from recollect.errors import CallbackError, ConfigError, StorageError
 
 Metrics = Mapping[str, float]
 
+_TRACKING_URI: Final = "MLFLOW_TRACKING_URI"
 
+
+@runtime_checkable
 class MetricWriter(Protocol):
     """Takes rows of metrics; each row holds the env steps at which it was taken."""
 
@@ -20,6 +25,33 @@ class MetricWriter(Protocol):
 
     def close(self) -> None:
         """Write what is left."""
+
+
+RowFunction = Callable[[dict[str, float]], object]
+"""A plain function in place of a writer: gets each row, a dict of its own."""
+
+
+class _ToFunction:
+    """Hands rows to a function."""
+
+    def __init__(self, function: RowFunction) -> None:
+        self._function = function
+
+    def write(self, row: Metrics) -> None:
+        try:
+            self._function(dict(row))
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", type(self._function).__name__)
+            raise CallbackError(f"the writer {name} failed with {type(error).__name__}: {error}") from error
+
+    def close(self) -> None: ...
+
+
+def as_writer(given: MetricWriter | RowFunction) -> MetricWriter:
+    """Take a writer as it is, and a function as one."""
+    if isinstance(given, type) or not (isinstance(given, MetricWriter) or callable(given)):
+        raise ConfigError(f"writers must have the methods write and close, or be functions of a row, got {given!r}")
+    return given if isinstance(given, MetricWriter) else _ToFunction(given)
 
 
 class CSVWriter:
@@ -145,6 +177,67 @@ class WandbWriter:
     def close(self) -> None:
         """Send what is left."""
         self._run.finish()
+
+
+class MLflowWriter:
+    """Sends metrics to MLflow, an extra; without `MLFLOW_TRACKING_URI` into the folder `mlruns`.
+
+    Parameters
+    ----------
+    experiment : str
+        Experiment there.
+    name : str
+        Name of the run.
+    config : mapping, optional
+        The resolved config; each of its values becomes a parameter of the run.
+    run_id : str, optional
+        The run there to resume; by default a new one.
+    """
+
+    def __init__(
+        self, experiment: str, name: str, config: Mapping[str, Any] | None = None, run_id: str | None = None
+    ) -> None:
+        try:
+            import mlflow
+        except ImportError as error:
+            raise ConfigError("MLflow needs the extra 'mlflow': pip install \"recollect[mlflow]\"") from error
+        if _TRACKING_URI not in os.environ:
+            # The small package that the extra installs has no database, and newer ones refuse files unless told.
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        try:
+            self._client = mlflow.MlflowClient(os.environ.get(_TRACKING_URI, Path("mlruns").resolve().as_uri()))
+            self.run_id = run_id or self._new_run(experiment, name, config or {})
+        except mlflow.exceptions.MlflowException as error:
+            raise ConfigError(f"MLflow refuses the run: {error}; set {_TRACKING_URI}") from error
+
+    def _new_run(self, experiment: str, name: str, config: Mapping[str, Any]) -> str:
+        known = self._client.get_experiment_by_name(experiment)
+        place = self._client.create_experiment(experiment) if known is None else known.experiment_id
+        run_id = str(self._client.create_run(place, run_name=name).info.run_id)
+        for option, value in _flat(config):
+            self._client.log_param(run_id, option, value)
+        return run_id
+
+    def write(self, row: Metrics) -> None:
+        """Send a row."""
+        from mlflow.entities import Metric
+
+        now_ms, step = int(time.time() * 1000), int(row[metrics.STEPS])
+        points = [Metric(name, value, now_ms, step) for name, value in row.items() if name != metrics.STEPS]
+        self._client.log_batch(self.run_id, metrics=points)
+
+    def close(self) -> None:
+        """Mark the run as finished."""
+        self._client.set_terminated(self.run_id)
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Values of a nested mapping by their dotted names."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

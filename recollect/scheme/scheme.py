@@ -120,6 +120,11 @@ class Scheme(SharedComponents):
         self.update_worker = UWorker(0, self.gradients)
         self.num_col_workers = self.config.num_col_workers
 
+    def __repr__(self) -> str:
+        parts = f"{type(self.algo).__name__}, {type(self.storage).__name__}, num_envs={self.num_envs}"
+        changed = "".join(f", {name}={value!r}" for name, value in self.config.changed().items())
+        return f"Scheme({parts}{changed}, num_steps={self.num_steps})"
+
     @property
     def num_envs(self) -> int:
         """Train environments of each worker that collects."""

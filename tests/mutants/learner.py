@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 LEARNER: Final = "learner.py"
 TESTS: Final = "tests/unit/test_learner.py"
+CALLBACKS: Final = "tests/unit/callbacks"
 EVALUATIONS: Final = (f"{TESTS}::test_evaluations_come_every_so_many_updates",)
 METRICS: Final = (
     f"{TESTS}::test_metrics_are_numbers_by_name",
@@ -17,15 +18,15 @@ MUTANTS: Final = (
     Mutant(
         "training stops a stage late",
         LEARNER,
-        "return self.num_steps >= self.target_steps",
-        "return self.num_steps > self.target_steps",
+        "or self.num_steps >= self.target_steps",
+        "or self.num_steps > self.target_steps",
         (f"{TESTS}::test_a_learner_trains_to_its_target_and_writes_nothing",),
     ),
     Mutant(
         "evaluations come at every stage",
         LEARNER,
-        "            self._next_test = self._following_test()\n        if self._recorder is not None:",
-        "        if self._recorder is not None:",
+        "            self._next_test = self._following_test()\n        with self._saved_first():",
+        "        with self._saved_first():",
         EVALUATIONS,
     ),
     Mutant(
@@ -61,8 +62,8 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run's clock starts at zero",
         LEARNER,
-        "self.elapsed_s = self._recording().restore(scheme)",
-        "self._recording().restore(scheme)",
+        "self.elapsed_s, states = self._recorder.restore(self.scheme)",
+        "_, states = self._recorder.restore(self.scheme)",
         (f"{TESTS}::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
@@ -75,15 +76,15 @@ MUTANTS: Final = (
     Mutant(
         "a run that fails is not saved",
         LEARNER,
-        "            if self._recorder is not None:\n                message",
-        "            if self._recorder is None:\n                message",
+        "            if self.run is not None:\n                message",
+        "            if self.run is None:\n                message",
         NOT_FINITE,
     ),
     Mutant(
         "a storage that cannot be saved takes the weights along",
         LEARNER,
-        "except (StorageError, WorkerError):\n            return recorder.save(self, with_storage=False)",
-        "except WorkerError:\n            return recorder.save(self, with_storage=False)",
+        "except (StorageError, WorkerError):\n            return self._recorder.save(self, with_storage=False)",
+        "except WorkerError:\n            return self._recorder.save(self, with_storage=False)",
         (f"{TESTS}::test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it",),
     ),
     Mutant(
@@ -92,6 +93,69 @@ MUTANTS: Final = (
         "            with held_back():\n                self.scheme.update_worker.step()\n",
         "            self.scheme.update_worker.step()\n",
         (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with",),
+    ),
+    Mutant(
+        "a callback that asks to stop is not heard",
+        LEARNER,
+        "return self.stop_reason is not None or self.num_steps",
+        "return self.num_steps",
+        (f"{CALLBACKS}/test_stopping.py",),
+    ),
+    Mutant(
+        "callbacks hear of every recent episode again",
+        LEARNER,
+        "            self._num_episodes = episodes.num_episodes\n",
+        "",
+        (f"{CALLBACKS}/test_callback.py::test_every_episode_is_told_once",),
+    ),
+    Mutant(
+        "a resumed run's callbacks start anew",
+        LEARNER,
+        "            self._callbacks.load_state(states)\n",
+        "",
+        (f"{CALLBACKS}/test_callback.py::test_states_are_saved_and_restored",),
+    ),
+    Mutant(
+        "a run is not saved before a callback's error ends it",
+        LEARNER,
+        '        with self._saved_first():\n            self._callbacks.call("on_step", self)\n',
+        '        self._callbacks.call("on_step", self)\n',
+        (f"{CALLBACKS}/test_callback.py::test_an_error_names_the_callback_and_the_run_is_saved_first",),
+    ),
+    Mutant(
+        "the worst agent is kept as the best",
+        "callbacks/keeping.py",
+        "evaluation.mean <= self.best:",
+        "evaluation.mean > self.best > -math.inf:",
+        (f"{CALLBACKS}/test_keeping.py",),
+    ),
+    Mutant(
+        "the best agent is the first of each session",
+        "callbacks/keeping.py",
+        '        return {"best": self.best}\n',
+        "        return {}\n",
+        (f"{CALLBACKS}/test_keeping.py",),
+    ),
+    Mutant(
+        "a schedule starts again where a run is resumed",
+        "callbacks/schedule.py",
+        '        return {"first_step": self._first_step, "start": self._start}\n',
+        "        return {}\n",
+        (f"{CALLBACKS}/test_schedule.py",),
+    ),
+    Mutant(
+        "a schedule is over when half of the training is",
+        "callbacks/schedule.py",
+        "/ num_steps * _NUM_CHANGES",
+        "/ num_steps * 2 * _NUM_CHANGES",
+        (f"{CALLBACKS}/test_schedule.py",),
+    ),
+    Mutant(
+        "patience never ends",
+        "callbacks/stopping.py",
+        "        self._num_worse += 1\n",
+        "",
+        (f"{CALLBACKS}/test_stopping.py",),
     ),
     Mutant(
         "acting outside of training forgets its memory at every step",

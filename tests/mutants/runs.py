@@ -10,6 +10,8 @@ CHECKPOINTS: Final = (f"{TESTS}/test_checkpoints.py",)
 CURVES: Final = (f"{TESTS}/test_curves.py",)
 SAVING: Final = (f"{TESTS}/test_saving.py",)
 STATE_FILES: Final = (f"{TESTS}/test_state_files.py",)
+INTERRUPTS: Final = ("tests/unit/test_interrupts.py",)
+LOCK: Final = (f"{TESTS}/test_lock.py",)
 WRITERS: Final = (f"{TESTS}/test_writers.py",)
 RECORDS: Final = ("tests/unit/test_learner.py::test_a_run_directory_holds_it_all",)
 ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_again_are_dropped",)
@@ -74,8 +76,8 @@ MUTANTS: Final = (
     Mutant(
         "rows after a checkpoint are doubled by a resume",
         f"{RUNS}/recorder.py",
-        "        self._csv.forget_after(scheme.num_steps)\n",
-        "",
+        "        for writer in self._files:\n",
+        "        for writer in self._files[1:]:\n",
         ROWS,
     ),
     Mutant(
@@ -107,10 +109,17 @@ MUTANTS: Final = (
         RECORDS,
     ),
     Mutant(
+        "what callbacks log stands in all rows after it",
+        f"{RUNS}/recorder.py",
+        "        learner.unwritten.clear()\n",
+        "",
+        ("tests/unit/callbacks/test_callback.py::test_logged_metrics_stand_in_the_row_that_follows",),
+    ),
+    Mutant(
         "a checkpoint is written only at the end",
         f"{RUNS}/recorder.py",
-        "if learner.num_steps >= self._next_checkpoint:",
-        "if learner.num_steps > learner.target_steps:",
+        "learner.num_steps >= self._next_checkpoint:",
+        "learner.num_steps > learner.target_steps:",
         ROWS,
     ),
     Mutant(
@@ -123,8 +132,8 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run forgets its replay",
         f"{RUNS}/saving.py",
-        "    scheme.load_storage(run.storage_folder)\n",
-        "",
+        "        scheme.load_storage(run.storage_folder)\n",
+        "        pass\n",
         SAVING,
     ),
     Mutant(
@@ -186,9 +195,44 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a second Ctrl-C is held back too",
-        f"{RUNS}/interrupts.py",
-        "        if is_held:\n            raise KeyboardInterrupt\n        is_held",
-        "        is_held",
-        (f"{TESTS}/test_interrupts.py",),
+        "interrupts.py",
+        "        if self.held is not None:\n            _interrupt(number)\n        self.held",
+        "        self.held",
+        INTERRUPTS,
+    ),
+    Mutant(
+        "SIGTERM ends a stage halfway",
+        "interrupts.py",
+        "_handled((signal.SIGINT, *_ENDING), hold)",
+        "_handled((signal.SIGINT,), hold)",
+        INTERRUPTS,
+    ),
+    Mutant(
+        "SIGTERM kills a run before it is saved",
+        "interrupts.py",
+        "    with _handled(_ENDING, _Raise()):\n",
+        "    with _handled((), _Raise()):\n",
+        INTERRUPTS,
+    ),
+    Mutant(
+        "a process forked while signals are held back cannot be ended",
+        "interrupts.py",
+        "            signal.signal(number, signal.SIG_DFL)\n            os.kill(os.getpid(), number)\n",
+        "            return\n",
+        INTERRUPTS,
+    ),
+    Mutant(
+        "two processes write into one run",
+        f"{RUNS}/recorder.py",
+        "self._lock = None if run is None else FolderLock(run.path)\n",
+        "self._lock = None\n",
+        LOCK,
+    ),
+    Mutant(
+        "a run's folder is released with the first learner that closes",
+        f"{RUNS}/lock.py",
+        "        if not self._num_holders[self._path]:\n            os.close",
+        "        if self._num_holders[self._path] >= 0:\n            os.close",
+        LOCK,
     ),
 )

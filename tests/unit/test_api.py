@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -15,11 +17,13 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
-from recollect import DDQN, Agent, OffPolicyActor, metrics
-from recollect.errors import ConfigError, RecollectWarning
+from recollect import DDQN, Agent, OffPolicyActor, api, metrics
+from recollect.errors import CallbackError, ConfigError, RecollectWarning
+from recollect.learner import Learner
 from recollect.runs import RunDirectory
 from recollect.runs.saving import save_training
 from recollect.runs.writers import read_rows
+from recollect.scheme.collection.worker.evaluation import Evaluation
 
 SMALL: dict[str, Any] = {
     "preset": "none",
@@ -278,9 +282,102 @@ def test_progress_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "30/30 steps" in capsys.readouterr().out
 
 
-def test_without_it_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    make_agent().learn(30)
-    assert capsys.readouterr().out == ""
+@pytest.mark.parametrize(("is_terminal", "is_jupyter"), [(False, False), (True, False), (False, True)])
+def test_unless_told_it_is_shown_where_somebody_looks(
+    is_terminal: bool, is_jupyter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Display(nullcontext["Display"]):
+        def __init__(self, target_steps: int) -> None:
+            super().__init__(self)
+            shown.append(target_steps)
+
+        def update(self, learner: Learner) -> None: ...
+
+    shown: list[int] = []
+    console = SimpleNamespace(is_terminal=is_terminal, is_jupyter=is_jupyter)
+    monkeypatch.setattr(api, "Console", lambda: console)
+    monkeypatch.setattr(api, "Progress", Display)
+    agent = make_agent().learn(30)
+    assert shown == ([30] if is_terminal or is_jupyter else [])
+    agent.learn(30, progress=False)
+    assert 60 not in shown
+
+
+def test_callbacks_and_writers_take_part(tmp_path: Path) -> None:
+    def stop(learner: Learner) -> None:
+        learner.log({"mine": 5})
+        if learner.num_steps == 20:
+            learner.request_stop("enough")
+
+    rows: list[dict[str, float]] = []
+    agent = make_agent().learn(100, callbacks=[stop], writers=[rows.append])
+    assert agent.num_steps == rows[-1][metrics.STEPS] == 20
+    assert rows[0]["mine"] == 5
+    agent.learn(10)
+    assert agent.num_steps == 30
+    with pytest.raises(CallbackError, match=r"the writer .*fail failed with KeyError: 'lost'"):
+        agent.learn(10, writers=[fail])
+
+
+def fail(row: dict[str, float]) -> None:
+    raise KeyError("lost")
+
+
+def test_metrics_are_those_of_the_last_training() -> None:
+    agent = make_agent(test_every=10)
+    assert agent.metrics == {}
+    agent.learn(40)
+    found = agent.metrics
+    assert found[metrics.STEPS] == 40
+    assert found[metrics.EVAL_EPISODES] == 2
+    assert found[metrics.STORAGE_SIZE] == 40
+
+
+def test_the_best_agent_can_be_loaded(tmp_path: Path) -> None:
+    returns = iter([5.0, 9.0, 7.0])
+    agent = make_agent(test_every=10, start_steps=10)
+
+    def evaluate(num_episodes: int) -> Evaluation:
+        return Evaluation((next(returns),), (1,))
+
+    agent.scheme.col_worker.evaluate_episodes = evaluate  # type: ignore[method-assign]
+    best: dict[int, torch.Tensor] = {}
+    agent.learn(40, log_dir=tmp_path, callbacks=[lambda learner: best.update({learner.num_steps: q_values(agent)})])
+    loaded = Agent.load(tmp_path, best=True)
+    assert torch.equal(q_values(loaded), best[loaded.num_steps])
+    assert 10 < loaded.num_steps < 40
+    assert not torch.equal(q_values(loaded), q_values(agent))
+    assert Agent.load(tmp_path).num_steps == 40
+
+
+def test_an_agent_closes_itself() -> None:
+    with make_agent() as agent:
+        agent.learn(10)
+    assert agent.scheme.col_worker.envs_train.is_closed
+
+
+def test_agents_schemes_and_buffers_say_what_they_are() -> None:
+    agent = make_agent(n_step=3, num_envs=2, **{"storage.size": 500}).learn(30)
+    assert repr(agent) == "Agent('ddqn', 'CartPole-v1', 'per', seed=1, num_steps=30)"
+    assert repr(agent.scheme) == "Scheme(DDQN, PERBuffer, num_envs=2, num_steps=30)"
+    assert repr(agent.scheme.storage).startswith("PERBuffer(30/1,000 transitions, num_envs=2, ")
+    assert "n_step=3" in repr(agent.scheme.storage)
+
+
+def test_another_environment_can_be_evaluated_in() -> None:
+    agent = make_agent()
+    assert max(agent.evaluate(3, env=short_cartpole).lengths) <= 5
+    assert len(agent.evaluate(3, env="CartPole-v0").returns) == 3
+    with pytest.raises(ConfigError, match=r"the agent's observations are Box\(.*those of Acrobot-v1 Box\("):
+        agent.evaluate(env="Acrobot-v1")
+    with pytest.raises(ConfigError, match=r"the agent's actions are Discrete\(2\), those of .*three.* Discrete\(3\)"):
+        agent.evaluate(env=three_actions)
+
+
+def three_actions() -> gym.Env[Any, Any]:
+    env = gym.make("CartPole-v1")
+    env.action_space = gym.spaces.Discrete(3)
+    return env
 
 
 def test_a_loaded_agent_knows_how_long_it_has_trained(tmp_path: Path) -> None:

@@ -103,6 +103,11 @@ class BaseBuffer(Storage):
         )
         self._make_parts()
 
+    def __repr__(self) -> str:
+        fill = f"{len(self):,}/{self.max_size * self.num_envs:,} transitions, num_envs={self.num_envs}"
+        changed = "".join(f", {name}={value!r}" for name, value in self.config.changed().items() if name != "size")
+        return f"{type(self).__name__}({fill}{changed})"
+
     @property
     def store(self) -> ExperienceStore:
         """The lanes of steps, for those who write them elsewhere."""

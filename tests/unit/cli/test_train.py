@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from recollect.cli import eval as eval_command
+from recollect.cli import summary
 from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, build, resolve
 from recollect.learner import Learner
@@ -23,6 +24,7 @@ from recollect.scheme.scheme import Scheme
 from tests.unit.cli.conftest import TINY, Run
 from tests.waiting import PATIENCE_S, wait_until
 
+INTERRUPTS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 CARTPOLE = ("train", "ddqn", "CartPole-v1", "--preset", "none")
 
 
@@ -305,13 +307,16 @@ def wait_for_rows(*folders: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_a_checkpoint_to_resume_from(tmp_path: Path, recollect: Run) -> None:
+@pytest.mark.parametrize(("number", "code"), INTERRUPTS)
+def test_an_interrupt_leaves_a_checkpoint_to_resume_from(
+    number: signal.Signals, code: int, tmp_path: Path, recollect: Run
+) -> None:
     process = start(tmp_path, *CARTPOLE, "--steps", "10_000_000", *TINY)
     folder = tmp_path / "runs" / "cartpole-ddqn-1"
     wait_for_rows(folder)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert "Traceback" not in err
     assert out.splitlines()[-1].endswith("steps; resume with: recollect resume runs/cartpole-ddqn-1")
     assert RunDirectory.open(folder).checkpoints.newest().is_dir()
@@ -322,18 +327,95 @@ def test_ctrl_c_leaves_a_checkpoint_to_resume_from(tmp_path: Path, recollect: Ru
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_seeds_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), INTERRUPTS)
+def test_an_interrupt_ends_all_seeds_cleanly(number: signal.Signals, code: int, tmp_path: Path) -> None:
     words = ("--steps", "10_000_000", "--seeds", "3", "--jobs", "2")
     process = start(tmp_path, *CARTPOLE, *words, *TINY)
     folders = [tmp_path / "runs" / f"cartpole-ddqn-{seed}" for seed in (1, 2, 3)]
     wait_for_rows(*folders[:2])
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, err) == (130, "")
+    assert (process.returncode, err) == (code, "")
     assert out.count("steps; resume with: recollect resume runs/cartpole-ddqn-") == 2
     assert "Traceback" not in out
     assert all(RunDirectory.open(folder).checkpoints.newest().is_dir() for folder in folders[:2])
     assert not folders[2].exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_under_way_is_not_resumed(trained: Path, recollect: Run, tmp_path: Path) -> None:
+    process = start(tmp_path, "resume", str(trained), "--steps", "10_000_000")
+    try:
+        wait_until(lambda: (trained / ".lock").read_text() == str(process.pid), "the lock")
+        wait_until(lambda: "10000000" in (trained / "config.yaml").read_text(), "the training")
+        process.send_signal(signal.SIGSTOP)
+        before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+        outcome = recollect("resume", str(trained), "--steps", "200")
+        assert outcome.code == 2
+        assert f"{trained} is in use by process {process.pid}; wait until it ends" in outcome.err
+        assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+    finally:
+        process.kill()
+        process.communicate()
+    assert recollect("resume", str(trained), "--steps", "200").code == 0
+
+
+def test_a_run_stops_at_a_score_and_its_best_agent_can_be_evaluated(recollect: Run) -> None:
+    outcome = recollect(*CARTPOLE, "--steps", "10_000", "--stop-at", "1", *TINY)
+    assert outcome.code == 0, outcome.err
+    folder = Path("runs/cartpole-ddqn-1")
+    assert re.search(r"stopped at \d+ steps: the evaluation reached [\d.]+", outcome.out)
+    assert int(read_rows(folder / "metrics.csv")[-1]["steps"]) < 100
+    assert json.loads((folder / "session.json").read_text())["stop_at"] == 1
+    num_steps = RunDirectory.open(folder).checkpoints.num_steps()
+    assert recollect("resume", str(folder)).code == 0
+    assert num_steps < RunDirectory.open(folder).checkpoints.num_steps() < num_steps + 100, "it stops again"
+    outcome = recollect("eval", str(folder), "--best", "--episodes", "3")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("evaluation: ")
+
+
+def test_without_an_evaluation_no_agent_is_the_best(recollect: Run) -> None:
+    RunDirectory.create("runs/none", resolve("ddqn", "CartPole-v1").to_document())
+    outcome = recollect("eval", "runs/none", "--best")
+    assert (outcome.code, outcome.err) == (
+        2,
+        "error: runs/none has no best agent: none was evaluated; train with test_every above 0\n",
+    )
+
+
+def test_an_option_that_cannot_work_leaves_no_folder(recollect: Run) -> None:
+    outcome = recollect(*CARTPOLE, *TINY, "--stop-at", "1", "--set", "algo.test_every=0")
+    assert outcome.code == 2
+    assert outcome.err == "error: StopAt needs evaluations, and test_every is 0; set it to a number of updates\n"
+    assert not Path("runs/cartpole-ddqn-1").exists()
+
+
+@pytest.mark.slow
+def test_metrics_go_to_mlflow_and_a_resumed_run_continues_there(
+    recollect: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    assert recollect(*CARTPOLE, "--steps", "60", "--mlflow", "mine", *TINY).code == 0
+    assert recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200").code == 0
+    client = MlflowClient((tmp_path / "tracked").as_uri())
+    experiment = client.get_experiment_by_name("mine")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_name == "cartpole-ddqn-1"
+    steps = [point.step for point in client.get_metric_history(run.info.run_id, "updates")]
+    assert steps[-1] == 200
+    assert 100 in steps, "of the first part, which ended with its stage"
+
+
+def test_new_runs_never_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = iter([tmp_path / "a", tmp_path / "a", tmp_path / "a-2"])
+    monkeypatch.setattr(summary, "free_path", lambda parent, name: next(names))
+    assert summary.new_folder(tmp_path, "a") == tmp_path / "a"
+    assert summary.new_folder(tmp_path, "a") == tmp_path / "a-2", "another process has made it meanwhile"
 
 
 def test_the_default_is_the_default_preset() -> None:

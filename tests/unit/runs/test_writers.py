@@ -1,5 +1,7 @@
 """Metrics are on disk as soon as they are written."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +11,8 @@ import pytest
 
 from recollect import metrics
 from recollect.errors import ConfigError, StorageError
-from recollect.runs.writers import CSVWriter, TensorBoardWriter, WandbWriter, read_rows
+from recollect.runs.writers import CSVWriter, MLflowWriter, TensorBoardWriter, WandbWriter, as_writer, read_rows
+from tests.waiting import PATIENCE_S
 
 
 def test_rows_with_new_columns_extend_the_file(tmp_path: Path) -> None:
@@ -135,3 +138,81 @@ def test_a_run_at_weights_and_biases_is_gone_on_with(monkeypatch: pytest.MonkeyP
     WandbWriter("project", "run", run_id="abc")
     new, known = calls
     assert known == {**new, "id": "abc", "resume": "allow"}
+
+
+@pytest.mark.slow
+def test_a_real_run_of_weights_and_biases_without_a_network(tmp_path: Path) -> None:
+    """In a process of its own: the service that writes the file ends with it."""
+    code = (
+        "from recollect.runs.writers import WandbWriter\n"
+        "writer = WandbWriter('project', 'run', {'seed': 1})\n"
+        "writer.write({'steps': 4, 'mine': 1.5})\n"
+        "writer.write({'steps': 8, 'mine': 2.5})\n"
+        "writer.close()\n"
+        "print(writer.run_id)\n"
+    )
+    env = {**os.environ, "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+    (file,) = tmp_path.rglob(f"run-{shown.split()[-1]}.wandb")
+    content = file.read_bytes()
+    assert all(text in content for text in (b"mine", b"1.5", b"2.5"))
+
+
+def mlflow_points(folder: Path, run_id: str, name: str) -> list[tuple[int, float]]:
+    from mlflow import MlflowClient
+
+    return [(point.step, point.value) for point in MlflowClient(folder.as_uri()).get_metric_history(run_id, name)]
+
+
+@pytest.mark.slow
+def test_a_real_run_of_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "")  # so that the test leaves it as it was
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE")
+    writer = MLflowWriter("experiment", "run", {"seed": 1, "algo": {"gamma": 0.9}})
+    writer.write({metrics.STEPS: 4, "train/return": 1.5})
+    writer.close()
+    resumed = MLflowWriter("experiment", "run", {"seed": 1}, writer.run_id)
+    resumed.write({metrics.STEPS: 8, "train/return": 2.5})
+    resumed.close()
+    other = MLflowWriter("experiment", "run")
+    other.close()
+    assert other.run_id != resumed.run_id == writer.run_id
+    folder = tmp_path / "mlruns"
+    assert mlflow_points(folder, writer.run_id, "train/return") == [(4, 1.5), (8, 2.5)]
+    from mlflow import MlflowClient
+
+    run = MlflowClient(folder.as_uri()).get_run(writer.run_id)
+    assert run.data.params == {"seed": "1", "algo.gamma": "0.9"}
+    assert run.info.status == "FINISHED"
+
+
+def test_mlflow_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(ConfigError, match=r'MLflow needs the extra \'mlflow\': pip install "recollect\[mlflow\]"'):
+        MLflowWriter("experiment", "run")
+
+
+@pytest.mark.slow
+def test_what_mlflow_refuses_is_a_typed_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://at.all")
+    with pytest.raises(ConfigError, match=r"MLflow refuses the run: .*set MLFLOW_TRACKING_URI"):
+        MLflowWriter("experiment", "run")
+
+
+def test_a_function_gets_rows_of_its_own() -> None:
+    rows: list[dict[str, float]] = []
+    writer = as_writer(rows.append)
+    row = {metrics.STEPS: 4.0}
+    writer.write(row)
+    writer.close()
+    assert rows == [row]
+    assert rows[0] is not row
+
+
+@pytest.mark.parametrize("given", [3, "file.csv", WandbWriter])
+def test_what_takes_no_rows_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="writers must have the methods write and close"):
+        as_writer(given)

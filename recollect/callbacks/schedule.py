@@ -1,0 +1,151 @@
+"""`Schedule`: changes an option of the algorithm or the storage while the training runs."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from recollect.callbacks.callback import Callback
+from recollect.errors import ConfigError, closest
+
+if TYPE_CHECKING:
+    from recollect.learner import Learner
+    from recollect.scheme.scheme import Scheme
+
+Points = Sequence[tuple[float, float]]
+"""Env steps and the value there, in order; in between, values lie on a straight line."""
+
+# A change reaches all workers, so that there are not more of them than a curve needs.
+_NUM_CHANGES: Final = 1000
+_ALGORITHM: Final = "algo"
+_STORAGE: Final = "storage"
+_SHAPES: Final[dict[str, Callable[[float], float]]] = {
+    "linear": lambda share: 1.0 - share,
+    "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
+}
+
+
+class Schedule(Callback):
+    """Changes a numeric option from a start to an end value over the steps of a training.
+
+    A resumed run continues the schedule where it was. The value in force is logged as `schedule/OPTION`.
+
+    Parameters
+    ----------
+    option : str
+        Name of an option that can change while running, such as `policy_lr`; `storage.gamma` says whose it is.
+    how : str, sequence or callable
+        `"linear"` or `"cosine"`; points `[(num_steps, value), ...]`; or a function of the share of the training that is
+        done, 0 to 1, that returns the value.
+    start : float, optional
+        Value at the beginning of `"linear"` and `"cosine"`; by default the one that the option has.
+    end : float
+        Value at their end.
+
+    Examples
+    --------
+    >>> lr = Schedule("policy_lr", "cosine", end=1e-5)
+    >>> beta = Schedule("storage.beta", [(0, 0.4), (50_000, 1.0)])
+    >>> entropy = Schedule("entropy_weight", lambda share: 0.01 * 0.5 ** (10 * share))
+    """
+
+    def __init__(
+        self,
+        option: str,
+        how: str | Points | Callable[[float], float] = "linear",
+        *,
+        start: float | None = None,
+        end: float = 0.0,
+    ) -> None:
+        if isinstance(how, str) and how not in _SHAPES:
+            raise ConfigError(f"a schedule is 'linear', 'cosine', points or a function, got {how!r}")
+        self.option = option
+        self._how = how if isinstance(how, str) or callable(how) else _checked_points(how)
+        self._start = start
+        self._end = end
+        self._first_step: int | None = None
+        self._where = ("", "")
+        self._is_whole = False
+        self._present: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"Schedule({self.option})"
+
+    def check(self, scheme: "Scheme") -> None:
+        part, name = self._target(scheme)
+        value = _value_of(scheme, part, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ConfigError(f"a schedule needs a number, and {self.option} is {value!r}")
+
+    def on_start(self, learner: "Learner") -> None:
+        self._where = self._target(learner.scheme)
+        value = _value_of(learner.scheme, *self._where)
+        self._is_whole = isinstance(value, int)
+        if self._first_step is None:
+            self._first_step = learner.num_steps
+            self._start = value if self._start is None else self._start
+        self.on_step(learner)
+
+    def on_step(self, learner: "Learner") -> None:
+        if learner.done():
+            return
+        part, name = self._where
+        value = round(self._value(learner)) if self._is_whole else self._value(learner)
+        if value != self._present:
+            self._present = value
+            change = learner.update_storage_parameter if part == _STORAGE else learner.update_algorithm_parameter
+            change(name, value)
+            learner.log({f"schedule/{name}": value})
+
+    def state(self) -> dict[str, Any]:
+        return {"first_step": self._first_step, "start": self._start}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._first_step, self._start = state["first_step"], state["start"]
+
+    def _value(self, learner: "Learner") -> float:
+        """The value of the present step; it depends on nothing else, so that a resumed run has the same."""
+        first = self._first_step or 0
+        num_steps = learner.target_steps - first
+        share = math.floor((learner.num_steps - first) / num_steps * _NUM_CHANGES) / _NUM_CHANGES
+        if isinstance(self._how, str):
+            return self._end + ((self._start or 0.0) - self._end) * _SHAPES[self._how](share)
+        if callable(self._how):
+            return float(self._how(share))
+        steps, values = zip(*self._how, strict=True)
+        return float(np.interp(first + share * num_steps, steps, values))
+
+    def _target(self, scheme: "Scheme") -> tuple[str, str]:
+        """The part that has the option, and the option's name there."""
+        part, _, name = self.option.rpartition(".")
+        known = {part: _changing(scheme, part) for part in (_ALGORITHM, _STORAGE)}
+        if part in known and name in known[part]:
+            return part, name
+        for owner, names in known.items():
+            if not part and name in names:
+                return owner, name
+        every = [f"{owner}.{each}" for owner, names in known.items() for each in names]
+        raise ConfigError(f"there is no option {self.option!r} that can change; {closest(self.option, every)}")
+
+
+def _checked_points(points: Points) -> Points:
+    steps = [step for step, _ in points]
+    if not steps or steps != sorted(set(steps)):
+        raise ConfigError(f"the points of a schedule must have rising env steps, got {steps}")
+    return [(float(step), float(value)) for step, value in points]
+
+
+def _changing(scheme: "Scheme", part: str) -> list[str]:
+    """Options of a part that can change while running."""
+    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
+    config = getattr(owner, "config", None)
+    if config is None:
+        return []
+    return list(config.docs()) if part == _ALGORITHM else list(config.changing())
+
+
+def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
+    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
+    return getattr(owner.config, name)

@@ -1,0 +1,110 @@
+"""Signals that end a training, taken where it can be saved: Ctrl-C, SIGTERM and SIGHUP."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+# Schedulers of clusters preempt with the first; a terminal that is closed sends the second.
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+# Shells add the number of the signal that ended a process to this.
+_BY_SIGNAL: Final = 128
+
+
+class Terminated(SystemExit):
+    """SIGTERM or SIGHUP came; uncaught, it ends the process with 128 plus the signal's number, as shells put it.
+
+    Parameters
+    ----------
+    number : int
+        Number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(_BY_SIGNAL + number)
+
+
+Interrupts: Final = (KeyboardInterrupt, Terminated)
+"""What a training is interrupted by."""
+
+
+def exit_code(interrupt: BaseException) -> int:
+    """Exit code of a process that an interrupt ends: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    return int(interrupt.code or 0) if isinstance(interrupt, Terminated) else _BY_SIGNAL + signal.SIGINT
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise `Terminated` in the block, as Ctrl-C raises `KeyboardInterrupt`."""
+    with _handled(_ENDING, _Raise()):
+        yield
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Delay Ctrl-C, SIGTERM and SIGHUP until the block is over; a second one interrupts it at once."""
+    hold = _Hold()
+    with _handled((signal.SIGINT, *_ENDING), hold):
+        yield
+    if hold.held is not None:
+        _interrupt(hold.held)
+
+
+class _Raise:
+    """Raises the interrupt that a signal stands for."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if number in _ENDING and os.getpid() != self._process:
+            # A process that was forked meanwhile, such as an environment's, ends at once when it is told to.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self.take(number)
+
+    def take(self, number: int) -> None:
+        _interrupt(number)
+
+
+class _Hold(_Raise):
+    """Keeps the first signal; a second one raises."""
+
+    held: int | None = None
+
+    def take(self, number: int) -> None:
+        if self.held is not None:
+            _interrupt(number)
+        self.held = number
+
+
+def _interrupt(number: int) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(number)
+
+
+@contextmanager
+def _handled(numbers: tuple[signal.Signals, ...], handler: _Raise) -> Iterator[None]:
+    """Handle signals in the block; a program's own handlers stay, and only the main thread handles any."""
+    previous = {number: signal.getsignal(number) for number in numbers}
+    if threading.current_thread() is not threading.main_thread():
+        previous = {}
+    replaced = {number: old for number, old in previous.items() if _may_replace(old)}
+    for number in replaced:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, old in replaced.items():
+            signal.signal(number, old)
+
+
+def _may_replace(handler: Any) -> bool:
+    """Whether a handler is Python's default, that of `interruptible`, or Ray's, which only ends the process."""
+    if handler in (signal.SIG_DFL, signal.default_int_handler) or type(handler) is _Raise:
+        return True
+    return str(getattr(handler, "__module__", "")).startswith("ray.")

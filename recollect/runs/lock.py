@@ -1,0 +1,73 @@
+"""`FolderLock`: one process at a time writes into the folder of a run."""
+
+import fcntl
+import os
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+from recollect.errors import InUseError, RecollectWarning
+
+_FILE: Final = ".lock"
+
+
+class FolderLock:
+    """Keeps other processes from writing into a run's folder until it is released or this process ends.
+
+    The lock is the operating system's, so a process that was killed does not hold it. It belongs to the process:
+    learners of one process share it, and processes forked from it do not inherit it.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    """
+
+    _descriptors: ClassVar[dict[Path, int]] = {}
+    _num_holders: ClassVar[Counter[Path]] = Counter()
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder.resolve() / _FILE
+        if not self._num_holders[self._path]:
+            self._descriptors[self._path] = _locked(self._path, folder)
+        self._num_holders[self._path] += 1
+        self._is_held = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let other processes have the folder, unless another learner of this process still writes there."""
+        if not self._is_held:
+            return
+        self._is_held = False
+        self._num_holders[self._path] -= 1
+        if not self._num_holders[self._path]:
+            os.close(self._descriptors.pop(self._path))
+
+
+def _locked(path: Path, folder: Path) -> int:
+    """Lock a file and return its descriptor; closing that, or any other one of the file, releases it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        owner = os.read(descriptor, 32).decode(errors="replace")
+        os.close(descriptor)
+        raise InUseError(
+            f"{folder} is in use by process {owner or 'unknown'}; wait until it ends, or name another folder"
+        ) from None
+    except OSError as error:
+        warnings.warn(
+            f"{folder} cannot be locked: {error.strerror}; make sure that no other process trains there",
+            RecollectWarning,
+            stacklevel=4,
+        )
+        return descriptor
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor

@@ -1,0 +1,82 @@
+"""Videos of episodes, recorded by an environment that renders every frame."""
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium as gym
+from gymnasium.error import DependencyNotInstalled
+from gymnasium.wrappers import RecordVideo
+
+from recollect import keys
+from recollect.agent.envs.catalog import make_env
+from recollect.agent.envs.factory import VecEnvFactory
+from recollect.errors import ConfigError
+from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
+from recollect.scheme.scheme import Scheme
+
+_FRAMES: Final = "rgb_array"
+_EXTRA: Final = "need the extra 'video': pip install \"recollect[video]\""
+
+
+def record_videos(scheme: Scheme, folder: Path, num_episodes: int) -> Evaluation:
+    """Act without exploration for some episodes, in an environment that records them in a folder."""
+    check_renders(scheme)
+    # A new environment for each recording: its seed is the same, whatever was recorded before.
+    kwargs = {"factory": _test_envs(scheme), "folder": str(folder), "num_episodes": num_episodes}
+    factory = replace(_test_envs(scheme), env_fn=_recorded, env_kwargs=kwargs, vec_env_size=1, kind=keys.SYNC)
+    envs = factory(scheme.col_worker.device, mode=keys.TEST)
+    try:
+        return evaluate(scheme.algo, scheme.actor, envs, num_episodes)
+    finally:
+        envs.close()
+
+
+def check_renders(scheme: Scheme) -> None:
+    """Render one frame, so that a missing dependency shows now and not in the middle of an episode."""
+    # Frames are rendered into memory; without a screen, SDL would fail to open one.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    factory = _test_envs(scheme)
+    name = factory.env_fn if isinstance(factory.env_fn, str) else getattr(factory.env_fn, "__name__", "the environment")
+    env = _make(factory)
+    modes = env.metadata.get("render_modes", [])
+    env.close()
+    if _FRAMES not in modes:
+        raise ConfigError(f"{name} cannot be recorded: it has no render mode {_FRAMES!r}, only {modes}")
+    env = _make(factory, render_mode=_FRAMES)
+    try:
+        env.reset()
+        env.render()
+    except DependencyNotInstalled as error:
+        # Gymnasium names an extra of its own; our extra for videos has what renders most of its environments.
+        reason = f"frames {_EXTRA}" if "pygame" in str(error) else str(error)
+        raise ConfigError(f"{name} cannot be recorded: {reason}") from error
+    finally:
+        env.close()
+
+
+def _test_envs(scheme: Scheme) -> VecEnvFactory:
+    factory = scheme.col_worker.factories.envs_test
+    if not isinstance(factory, VecEnvFactory):
+        raise ConfigError(f"videos need test environments of VecEnv.create_factory, got {factory!r}")
+    return factory
+
+
+def _make(factory: VecEnvFactory, **options: Any) -> gym.Env[Any, Any]:
+    """One environment of a factory, with some other options."""
+    kwargs = {**factory.env_kwargs, **options}
+    make = partial(make_env, factory.env_fn) if isinstance(factory.env_fn, str) else factory.env_fn
+    env: gym.Env[Any, Any] = make(**kwargs)  # type: ignore[assignment]
+    return env
+
+
+def _recorded(factory: VecEnvFactory, folder: str, num_episodes: int) -> gym.Env[Any, Any]:
+    """Make an environment that records its first episodes."""
+    env = _make(factory, render_mode=_FRAMES)
+    try:
+        return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
+    except DependencyNotInstalled as error:
+        env.close()
+        raise ConfigError(f"videos {_EXTRA}") from error
