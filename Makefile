@@ -6,19 +6,23 @@ ARGS ?=
 
 VENV := .venv
 BENCH_VENV := .venv-bench
+JAX_VENV := .venv-jax
 STAMP := $(VENV)/.installed
 BENCH_PINS := benchmarks/constraints.txt
 BENCH_STAMP := $(BENCH_VENV)/.installed
+JAX_PINS := benchmarks/constraints-jax.txt
+JAX_STAMP := $(JAX_VENV)/.installed
 RUN := $(VENV)/bin/python
 BENCH_RUN := $(BENCH_VENV)/bin/python
+JAX_RUN := $(JAX_VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all check format bench mutants clean distclean
+.PHONY: help setup train test test-quick test-all check format bench bench-training mutants clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## create .venv with everything for training, tests and checks
 
@@ -47,16 +51,19 @@ format: $(STAMP) ## rewrite the source in house format
 bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 	$(BENCH_RUN) benchmarks/replay.py $(ARGS)
 
+bench-training: $(BENCH_STAMP) $(JAX_STAMP) ## time whole training loops beside the peers', SBX in a venv of its own
+	$(BENCH_RUN) benchmarks/training.py $(ARGS)
+
 mutants: $(STAMP) ## plant faults into the source and see the tests catch each one
 	$(RUN) -m tests.mutants -n $(JOBS) $(ARGS)
 
 clean: ## remove caches and build products
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find . \( -path ./$(VENV) -o -path ./$(BENCH_VENV) -o -path ./.git \) -prune \
+	find . \( -path ./$(VENV) -o -path ./$(BENCH_VENV) -o -path ./$(JAX_VENV) -o -path ./.git \) -prune \
 		-o -type d -name __pycache__ -exec rm -rf {} +
 
 distclean: clean ## also remove the virtual environments
-	rm -rf $(VENV) $(BENCH_VENV)
+	rm -rf $(VENV) $(BENCH_VENV) $(JAX_VENV)
 
 # Some distributions ship Python without ensurepip; there the outer pip installs pip into the venv.
 define create_venv
@@ -84,4 +91,14 @@ $(BENCH_STAMP): pyproject.toml $(BENCH_PINS)
 		$(BENCH_RUN) $(PIP_INSTALL) -c $(BENCH_PINS) "$$peer" \
 			|| echo "$$peer could not be installed; the benchmark runs without it"; \
 	done
+	@touch $@
+
+# SBX needs JAX, which has pins of its own. Torch comes first, so that the CPU build is what the others find.
+$(JAX_STAMP): $(JAX_PINS)
+	$(call create_venv,$(JAX_VENV))
+	@echo "installing into $(JAX_VENV)"
+	@$(JAX_RUN) $(PIP_INSTALL) -c $(JAX_PINS) torch \
+		&& $(JAX_RUN) $(PIP_INSTALL) -c $(JAX_PINS) imageio packaging mujoco \
+		&& $(JAX_RUN) $(PIP_INSTALL) -c $(JAX_PINS) sbx-rl jax \
+		|| echo "SBX could not be installed; the benchmark runs without it"
 	@touch $@
