@@ -73,9 +73,12 @@ class Predictor:
 def _as_arrays(obs: Observation, space: gym.Space[Any]) -> Observation:
     if not isinstance(space, gym.spaces.Dict):
         try:
-            return np.asarray(obs.detach().cpu() if isinstance(obs, torch.Tensor) else obs, space.dtype)
+            array = np.asarray(obs.detach().cpu() if isinstance(obs, torch.Tensor) else obs, space.dtype)
         except (TypeError, ValueError) as error:
             raise SchemaError(f"an observation must be an array of {space.dtype}, got {obs!r}: {error}") from error
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise SchemaError(f"an observation is NaN: {array.tolist()}; check what the environment gives")
+        return array
     if not isinstance(obs, Mapping) or not set(space) <= set(obs):
         found = sorted(obs) if isinstance(obs, Mapping) else type(obs).__name__
         raise SchemaError(f"an observation must be a dict with {sorted(space)}, got {found}")

@@ -13,6 +13,7 @@ from gymnasium.wrappers import RecordVideo
 from recollect import keys
 from recollect.agent.envs.catalog import make_env
 from recollect.agent.envs.factory import VecEnvFactory
+from recollect.agent.envs.rendering import choose_renderer
 from recollect.errors import ConfigError
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme
@@ -45,6 +46,7 @@ def check_renders(scheme: Scheme) -> None:
     env.close()
     if _FRAMES not in modes:
         raise ConfigError(f"{name} cannot be recorded: it has no render mode {_FRAMES!r}, only {modes}")
+    choose_renderer(env)
     env = _make(factory, render_mode=_FRAMES)
     try:
         env.reset()

@@ -113,3 +113,10 @@ def test_predictions_with_exploration_leave_that_of_the_training_as_it_is() -> N
     assert agent.scheme.algo.epsilon == epsilon
     assert torch.equal(agent.scheme.actor.generator.get_state(), state)
     agent.close()
+
+
+def test_an_observation_that_is_nan_is_refused() -> None:
+    agent = Agent("ddqn", "CartPole-v1", hidden_sizes=(8,))
+    with pytest.raises(SchemaError, match=r"an observation is NaN: \[0.0, nan, 0.0, 0.0\]"):
+        agent.predict([0.0, float("nan"), 0.0, 0.0])
+    agent.close()

@@ -29,7 +29,8 @@ _MODES: Final = (keys.TRAIN, keys.TEST)
 class VecEnvFactory:
     """Creates `VecEnv` instances of one configuration; each worker's envs have seeds of their own.
 
-    The attributes are the parameters of `VecEnv.create_factory`.
+    The attributes are the parameters of `VecEnv.create_factory`, and whether envs give action masks beside their
+    observations; None to look at one of them.
     """
 
     vec_env_class: "type[VecEnv]"
@@ -40,6 +41,7 @@ class VecEnvFactory:
     autoreset_mode: AutoresetMode | None = None
     seed: int = 0
     max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES
+    masks: bool | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.env_fn) and not isinstance(self.env_fn, str):
@@ -86,11 +88,11 @@ class VecEnvFactory:
     @property
     def gives_masks(self) -> bool:
         """Whether an env gives action masks beside its observations, which are then put into them."""
-        return self._found[2]
+        return self._found[2] if self.masks is None else self.masks
 
     @cached_property
     def _found(self) -> tuple[gym.Space[Any], gym.Space[Any], bool]:
-        """What one env tells: its spaces, and whether it gives masks. Travels with the factory to workers."""
+        """What one env tells: its spaces, and whether it gives masks."""
         env_fns = self.env_fns()
         env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](self, [0], True)
         if env_fns and not hasattr(env, "observation_space"):
@@ -98,7 +100,7 @@ class VecEnvFactory:
         prefix = "" if env_fns else "single_"
         obs_space, action_space = getattr(env, f"{prefix}observation_space"), getattr(env, f"{prefix}action_space")
         check_spaces(obs_space, action_space)
-        gives_masks = bool(env_fns) and gives_mask(env)
+        gives_masks = self.masks if self.masks is not None else bool(env_fns) and gives_mask(env)
         env.close()
         return masked_space(obs_space, action_space) if gives_masks else obs_space, action_space, gives_masks
 

@@ -9,6 +9,7 @@ import torch
 from recollect import keys
 from recollect.agent.masks import has_mask, mask_shape
 from recollect.errors import ConfigError, SchemaError
+from recollect.roles import Observation
 
 _PLAIN: Final = (gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary)
 _PLAIN_NAMES: Final = ", ".join(kind.__name__ for kind in _PLAIN)
@@ -46,6 +47,15 @@ def have_same_form(one: gym.Space[Any], other: gym.Space[Any]) -> bool:
     if isinstance(one, gym.spaces.Box) and isinstance(other, gym.spaces.Box):
         return one.shape == other.shape and one.dtype == other.dtype
     return bool(one == other)
+
+
+def find_misfit(space: gym.Space[Any], obs: Observation, name: str = "observation") -> str | None:
+    """Say which part of an observation has another shape than its space, and which; None if none has."""
+    if isinstance(space, gym.spaces.Dict):
+        parts = (find_misfit(inner, obs[key], f"{name}[{key!r}]") for key, inner in space.items() if key in obs)
+        return next((misfit for misfit in parts if misfit is not None), None)
+    shape = np.shape(obs)
+    return None if shape == space.shape else f"{name} has the shape {shape}, expected {space.shape}"
 
 
 class ActionFormat:

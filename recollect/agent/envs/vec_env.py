@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -15,7 +16,7 @@ from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.masks import MaskCheck
 from recollect.agent.envs.seeds import derive_seeds
-from recollect.agent.envs.spaces import ActionFormat, check_spaces
+from recollect.agent.envs.spaces import ActionFormat, check_spaces, find_misfit
 from recollect.agent.envs.step import Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
 from recollect.agent.masks import has_mask
@@ -124,7 +125,7 @@ class VecEnv:
             max_consecutive_failures=max_consecutive_failures,
         )
         obs_space, action_space = factory.spaces()
-        return factory, action_space, obs_space
+        return replace(factory, masks=factory.gives_masks), action_space, obs_space
 
     @property
     def vector(self) -> VectorEnv:
@@ -145,7 +146,7 @@ class VecEnv:
             The first observations.
         """
         seeds, self._seeds = self._seeds, None
-        with _explained():
+        with _explained(self.vector):
             obs = self._driver.reset(seeds)
         if self._masks is not None:
             self._masks.check_reset(obs)
@@ -164,7 +165,7 @@ class VecEnv:
         action : tensor or array [num_envs, numbers]
             In the env's units: floats for Box; for Discrete one index each.
         """
-        with _explained():
+        with _explained(self.vector):
             step = self._driver.step(self._format(action))
         if self._masks is not None:
             self._masks.check_step(step)
@@ -185,7 +186,7 @@ class VecEnv:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(vector: VectorEnv) -> Iterator[None]:
     """Name what goes wrong around envs; what they raise themselves does not come as far as here."""
     try:
         yield
@@ -197,8 +198,19 @@ def _explained() -> Iterator[None]:
             "use fewer envs, or kind='sync' to see what happens"
         ) from error
     except Exception as error:
+        reason = _misfit(vector) or describe(error)
         raise EnvError(
-            f"an env returned what does not fit its spaces or Gymnasium's interface ({describe(error)}): reset must "
-            "return (obs, info), and step (obs, reward, terminated, truncated, info); "
+            f"an env returned what does not fit its spaces or Gymnasium's interface ({reason}): reset"
+            " must return (obs, info), and step (obs, reward, terminated, truncated, info); "
             "gymnasium.utils.env_checker.check_env tells more"
         ) from error
+
+
+def _misfit(vector: VectorEnv) -> str | None:
+    """Which env gave an observation of the wrong shape, where that can be told."""
+    # Gymnasium's envs that take turns say neither, and keep there what each of them gave.
+    for env, obs in enumerate(getattr(vector, "_env_obs", ())):
+        misfit = find_misfit(vector.single_observation_space, obs)
+        if misfit is not None:
+            return f"env {env}: {misfit}"
+    return None

@@ -6,11 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import recollect as rc
 from recollect.config import RunConfig
 from recollect.errors import ConfigError, SchemaError, StorageError
+from tests.masked_envs import Gates
 from tests.unit.cli.conftest import Run
+
+
+class TooWide(nn.Identity):
+    """Features that are fewer than they say."""
+
+    out_features = 8
+
 
 # What is typed, and the line that answers it.
 TYPED = [
@@ -158,6 +167,28 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: agent().predict(np.zeros(3, np.float32)),
         SchemaError,
         "an observation must have the shape (4,), or [batch, *(4,)], got (3,)",
+    ),
+    (
+        lambda: agent().predict([0.0, np.nan, 0.0, 0.0]),
+        SchemaError,
+        "an observation is NaN: [0.0, nan, 0.0, 0.0]; check what the environment gives",
+    ),
+    (
+        lambda: agent().predict(np.zeros(4), action_masks=[1, 0]),
+        SchemaError,
+        "the agent's environment masks no actions, got action_masks; leave them out",
+    ),
+    (
+        lambda: agent(env=Gates).predict(np.zeros(4)),
+        SchemaError,
+        "the agent's environment masks actions, and none were given; pass action_masks=, as the environment gives them "
+        "in info['action_mask'] or by its method action_masks()",
+    ),
+    (
+        lambda: agent(features=TooWide),
+        ConfigError,
+        "features say out_features=8, and make (2, 4) of two observations, expected (2, 8); set out_features to the "
+        "width of what `forward` returns, one row for each observation",
     ),
     (lambda: rc.Agent.load("nowhere"), ConfigError, "nowhere holds no run: it has no config.yaml"),
     (

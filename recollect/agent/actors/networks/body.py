@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
+import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
@@ -68,4 +69,20 @@ def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
         raise ConfigError(
             f"features must return a module with `out_features`, how many numbers it gives per row, got {features!r}"
         )
+    _check_width(features.eval(), space)
     return features
+
+
+@torch.no_grad()
+def _check_width(features: Any, space: gym.Space[Any]) -> None:
+    """Refuse features of the user's own that do not give what they say, by two observations of zeros."""
+    obs = map_observation(torch.as_tensor, gym.vector.utils.create_empty_array(space, 2))
+    with torch.random.fork_rng(devices=[]):
+        given = features(obs)
+    expected = (2, features.out_features)
+    if not isinstance(given, Tensor) or given.shape != expected:
+        found = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+        raise ConfigError(
+            f"features say out_features={features.out_features}, and make {found} of two observations, expected "
+            f"{expected}; set out_features to the width of what `forward` returns, one row for each observation"
+        )

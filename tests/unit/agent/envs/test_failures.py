@@ -2,6 +2,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -157,4 +158,41 @@ def test_an_env_that_returns_what_it_must_not_is_a_clear_error(kind: str, part: 
         envs.reset()
     with pytest.raises(EnvError, match=r"does not fit its spaces or Gymnasium's interface \(.*check_env"):
         envs.reset() if part == "reset" else envs.step(np.zeros((2, 1), np.int64))
+    envs.close()
+
+
+class Growing(gym.Env[Any, Any]):
+    """Its third observation has a number too many, in one of its parts."""
+
+    observation_space = gym.spaces.Dict({"first": gym.spaces.Box(0, 1, (2,)), "second": gym.spaces.Box(0, 1, (4,))})
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.num_steps = 0
+        return self._obs(4), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.num_steps += 1
+        return self._obs(5 if self.num_steps == 2 else 4), 0.0, False, False, {}
+
+    def _obs(self, width: int) -> Any:
+        return {"first": np.zeros(2, np.float32), "second": np.zeros(width, np.float32)}
+
+
+@pytest.mark.filterwarnings("ignore:.*ERROR:UserWarning")  # of the subprocesses
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("sync", r"env 0: observation\['second'\] has the shape \(5,\), expected \(4,\)"),
+        ("async", r"from shape \(5,\) into shape \(4,\)"),
+    ],
+)
+def test_an_observation_of_the_wrong_shape_is_named_with_both_shapes(kind: str, message: str) -> None:
+    factory, _, _ = VecEnv.create_factory(Growing, vec_env_size=2, kind=kind)
+    envs = factory()
+    envs.reset()
+    envs.step(np.zeros((2, 1)))
+    with pytest.raises(EnvError, match=message):
+        envs.step(np.zeros((2, 1)))
     envs.close()

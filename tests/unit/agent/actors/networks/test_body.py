@@ -73,3 +73,29 @@ def test_a_user_may_build_the_features() -> None:
 def test_features_have_to_say_how_many_they_are() -> None:
     with pytest.raises(ConfigError, match="out_features"):
         Body(FLAT, ActorConfig(features=lambda space: nn.Identity()))
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (
+            nn.Linear(3, 5),
+            r"out_features=4, and make \(2, 5\) of two observations, expected \(2, 4\); set out_features",
+        ),
+        (nn.Flatten(0), r"out_features=4, and make \(6,\) of two observations, expected \(2, 4\)"),
+    ],
+)
+def test_features_have_to_be_as_many_as_they_say(module: nn.Module, message: str) -> None:
+    module.out_features = 4  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=message):
+        Body(FLAT, ActorConfig(features=lambda space: module))
+
+
+def test_the_trial_of_features_draws_no_numbers_that_weights_are_drawn_from() -> None:
+    class Noisy(_Doubled):
+        def forward(self, obs: Any) -> Any:
+            return super().forward(obs) + torch.rand(())
+
+    before = torch.random.get_rng_state()
+    Body(FLAT, ActorConfig(features=Noisy))
+    assert torch.equal(torch.random.get_rng_state(), before)
