@@ -288,7 +288,9 @@ def test_a_mistake_in_a_file_is_one_line_too(
     assert (outcome.code, outcome.err, outcome.out) == (2, f"error: {message}\n", "")
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), [*CALLED, *STORED], ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("call", "kind", "message"), [*CALLED, *STORED], ids=[message[:60] for *_, message in [*CALLED, *STORED]]
+)
 def test_a_mistake_in_python_raises_a_typed_error(
     call: Callable[[], object], kind: type[Exception], message: str
 ) -> None:
