@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from recollect.cli.study import Tuning, plain
 from recollect.options import Search
 from recollect.runs.plots import panels
-from recollect.runs.progress import number
+from recollect.runs.progress import FREE_COLUMNS, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,9 @@ class StudyDisplay:
     def update(self, trials: "Sequence[FrozenTrial]") -> None:
         """Show how the trials are by now."""
         if self._live is not None:
-            self._live.update(_table(trials, self._tuning), refresh=True)
+            width = self._console.width - FREE_COLUMNS
+            rows = [row if len(row) <= width else f"{row[: width - 1]}…" for row in _rows(trials, self._tuning)]
+            self._live.update(Text("\n".join(rows)), refresh=True)
             return
         ended = [trial for trial in trials if trial.state.is_finished()]
         if self._seen is None:
@@ -79,14 +81,16 @@ def _heading(tuning: Tuning) -> str:
     return f"tuning {len(tuning.space)} options of {config.algo} on {config.env}, {config.steps:,} steps a trial"
 
 
-def _table(trials: "Sequence[FrozenTrial]", tuning: Tuning) -> Table:
-    """The best trial, and the newest ones."""
-    best = _best_of(trials)
-    table = Table("trial", "state", "return", "options", box=None, padding=(0, 2, 0, 1))
-    for trial in [*trials[-_NUM_ROWS:], *([best] if best else [])]:
-        name = f"best: {trial.number}" if trial is best else str(trial.number)
-        table.add_row(name, _state(trial, tuning), return_of(trial), _values(trial))
-    return table
+def _rows(trials: "Sequence[FrozenTrial]", tuning: Tuning) -> list[str]:
+    """The newest trials, and below them the best one."""
+    columns = " {:<9} {:<12} {:>8}   {}"
+    rows = [columns.format("trial", "state", "return", "options")]
+    named = [(str(trial.number), trial) for trial in trials[-_NUM_ROWS:]]
+    if (best := _best_of(trials)) is not None:
+        named.append((f"best: {best.number}", best))
+    return rows + [
+        columns.format(name, _state(trial, tuning), return_of(trial), _values(trial)) for name, trial in named
+    ]
 
 
 def _best_of(trials: "Sequence[FrozenTrial]") -> "FrozenTrial | None":

@@ -1,5 +1,7 @@
 """`recollect tune`: trials, early ends, resumed studies, and what is left in the folder."""
 
+import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,11 @@ import matplotlib.image
 import optuna
 import pytest
 from optuna.trial import TrialState
+from rich.console import Console
 
 from recollect.cli import study as study_module
 from recollect.cli.study import StudyFolder, Tuning, search_space
+from recollect.cli.study_display import StudyDisplay
 from recollect.config import RunConfig, resolve
 from recollect.errors import NotFiniteError
 from recollect.options import choices, linear_range, log_range
@@ -193,3 +197,39 @@ def test_without_optuna_the_extra_is_named(recollect: Run, monkeypatch: pytest.M
     message = "recollect tune needs the extra 'tune': pip install \"recollect[tune]\""
     assert (outcome.code, outcome.err) == (2, f"error: {message}\n")
     assert "optuna" in sys.modules
+
+
+def make_trial(number: int, state: TrialState, returns: list[float]) -> optuna.trial.FrozenTrial:
+    return optuna.trial.create_trial(
+        state=state,
+        value=returns[-1] if state == TrialState.COMPLETE else None,
+        params={"algo.critic_lr": 0.000312, "actor.hidden_sizes": "[64, 64]"},
+        distributions={
+            "algo.critic_lr": optuna.distributions.FloatDistribution(1e-5, 1e-2, log=True),
+            "actor.hidden_sizes": optuna.distributions.CategoricalDistribution(["[64, 64]"]),
+        },
+        intermediate_values=dict(enumerate(returns, 1)),
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_terminal_shows_a_row_for_each_trial_and_the_best_below(width: int) -> None:
+    states = [TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING]
+    trials = [make_trial(number, state, [10.0 + number]) for number, state in enumerate(states)]
+    for number, trial in enumerate(trials):
+        trial.number = number
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
+    with StudyDisplay(make_tuning(), console) as display:
+        display.update(trials)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())  # type: ignore[attr-defined]
+    rows = [line.split() for line in text.splitlines() if line.startswith(" ")][-5:]
+    assert [row[:3] for row in rows] == [
+        ["trial", "state", "return"],
+        ["0", "done", "10.0"],
+        ["1", "ended", "early"],
+        ["2", "50%", "12.0"],
+        ["best:", "0", "done"],
+    ]
+    assert max(map(len, text.splitlines()[1:])) <= width - 4, "a terminal writes ^C behind the last line"
+    if width == 80:
+        assert rows[1][3:] == ["critic_lr", "0.000312", "·", "hidden_sizes", "[64,", "64]"]
