@@ -16,6 +16,7 @@ from recollect.config.files import Document, dump_document, parse_value, read_do
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
 from recollect.errors import ConfigError, EnvError, NotFiniteError
+from recollect.interrupts import interruptible
 from recollect.options import Search
 
 if TYPE_CHECKING:
@@ -203,13 +204,14 @@ def work(tuning: Tuning, folder: StudyFolder, permits: Semaphore, index_worker: 
     torch.set_num_threads(tuning.config.threads or 1)
     study = folder.open(tuning, index_worker)
     parent = multiprocessing.parent_process()
-    while parent is not None and parent.is_alive() and permits.acquire(block=False):
-        trial = study.ask()
-        try:
-            study.tell(trial, *_train(trial, tuning))
-        except (NotFiniteError, EnvError):
-            # A learning rate that blows the weights up is a finding, and no reason to end the study.
-            study.tell(trial, state=TrialState.FAIL)
+    with interruptible():
+        while parent is not None and parent.is_alive() and permits.acquire(block=False):
+            trial = study.ask()
+            try:
+                study.tell(trial, *_train(trial, tuning))
+            except (NotFiniteError, EnvError):
+                # A learning rate that blows the weights up is a finding, and no reason to end the study.
+                study.tell(trial, state=TrialState.FAIL)
 
 
 def _train(trial: "Trial", tuning: Tuning) -> "tuple[float | None, Any]":

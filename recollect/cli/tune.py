@@ -63,6 +63,7 @@ def make_parser() -> CommandParser:
 def run(options: argparse.Namespace) -> int:
     """Run the trials that a study still lacks."""
     from recollect.cli.study import StudyFolder, Tuning, require_optuna, search_space
+    from recollect.runs.lock import FolderLock
 
     require_optuna()
     fixed = parse_overrides(options.set)
@@ -78,10 +79,12 @@ def run(options: argparse.Namespace) -> int:
     # What cannot work is refused before there is a folder.
     build(config).stop()
     folder = StudyFolder(options.out / (options.name or f"{stem_of(config)}-tune"))
-    num_left = options.trials - folder.begin(tuning)
-    if num_left <= 0:
-        raise ConfigError(f"{folder.path} already has {options.trials} trials; ask for more with --trials")
-    return _search(tuning, folder, num_left, options)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    with FolderLock(folder.path):
+        num_left = options.trials - folder.begin(tuning)
+        if num_left <= 0:
+            raise ConfigError(f"{folder.path} already has {options.trials} trials; ask for more with --trials")
+        return _search(tuning, folder, num_left, options)
 
 
 def _chosen(space: Mapping[str, Search], names: list[str]) -> dict[str, Search]:

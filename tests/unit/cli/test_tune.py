@@ -2,6 +2,8 @@
 
 import io
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from recollect.config import RunConfig, resolve
 from recollect.errors import NotFiniteError
 from recollect.options import choices, linear_range, log_range
 from tests.unit.cli.conftest import Run
+from tests.waiting import wait_until
 
 TINY = (
     *("--set", "actor.hidden_sizes=[8]", "--set", "start_steps=20", "--set", "num_test_envs=1"),
@@ -128,6 +131,9 @@ def test_the_same_seed_tries_the_same_and_another_does_not(work: Any, tmp_path: 
         work(tuning, folder, 2)
         found[name] = [(trial.params, trial.value) for trial in trials_in(folder.path)]
     assert found["a"] == found["b"] != found["c"]
+    work(tuning, folder, 1)
+    tried = [trial.params for trial in trials_in(folder.path)]
+    assert tried[2] not in tried[:2], "a resumed study does not begin again"
 
 
 def test_a_trial_whose_loss_is_not_finite_fails_and_the_study_continues(
@@ -233,3 +239,17 @@ def test_a_terminal_shows_a_row_for_each_trial_and_the_best_below(width: int) ->
     assert max(map(len, text.splitlines()[1:])) <= width - 4, "a terminal writes ^C behind the last line"
     if width == 100:
         assert rows[1][3:] == ["critic_lr", "0.000312", "·", "hidden_sizes", "[64,", "64]"]
+
+
+def test_ctrl_c_leaves_a_study_to_resume(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "recollect", *TUNE, "--steps", "1_000_000", "--trials", "2"]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True, process_group=0)
+    folder = tmp_path / "runs" / "cartpole-ddqn-tune"
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("tuning"), "the study is there"
+    wait_until(lambda: trials_in(folder), "the first trial")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate()
+    assert process.returncode == 130
+    assert out.splitlines()[-1].startswith("resume with: recollect tune ddqn CartPole-v1 ")
+    assert [trial.state for trial in trials_in(folder)] == [TrialState.FAIL]
