@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any, Final, TextIO
 
 from recollect import __version__, keys
 from recollect.errors import ConfigError, RecollectError, RecollectWarning, closest
-from recollect.interrupts import Interrupts, exit_code, interruptible
+from recollect.interrupts import Interrupts, Terminated, exit_code, interruptible
 
 USAGE_ERROR: Final = 2
 # What writing to a file that is open already fails with; such errors do not say which file.
@@ -73,6 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return 0
     except OSError as error:
+        if isinstance(error.__context__, Terminated):
+            # The terminal that hung up cannot be written to any more, nor flushed when Python ends.
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            return exit_code(error.__context__)
         if error.filename is None and error.errno not in _NO_SPACE:
             raise
         where = "" if error.filename is None else f"{error.filename}: "

@@ -1,10 +1,15 @@
 """`recollect train`, `resume`, `eval` and `plot`, on runs that are as small as can be."""
 
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -340,6 +345,33 @@ def test_an_interrupt_ends_all_seeds_cleanly(number: signal.Signals, code: int, 
     assert "Traceback" not in out
     assert all(RunDirectory.open(folder).checkpoints.newest().is_dir() for folder in folders[:2])
     assert not folders[2].exists()
+
+
+@pytest.mark.slow
+def test_a_run_whose_terminal_is_closed_is_saved(tmp_path: Path) -> None:
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recollect", *CARTPOLE, "--steps", "10_000_000", *TINY],
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+    )
+    os.close(terminal)
+    os.set_blocking(master, False)
+    folder = tmp_path / "runs" / "cartpole-ddqn-1"
+
+    def has_rows() -> bool:
+        with suppress(BlockingIOError):
+            os.read(master, 65536)  # a terminal that nobody reads would fill up
+        return bool(read_rows(folder / "metrics.csv"))
+
+    wait_until(has_rows, "the first metrics")
+    os.close(master)
+    assert process.wait(PATIENCE_S) == 129
+    assert RunDirectory.open(folder).checkpoints.newest().is_dir()
 
 
 @pytest.mark.slow
