@@ -12,12 +12,13 @@ FASTEST: Final = "the fastest peer"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A figure to reach in one row: a lower limit for speed-ups, an upper one for costs."""
+    """A figure to reach in one row: a lower limit for speed-ups, an upper one for costs, as a factor or as a share."""
 
     cell: Cell
     title: str
     limit: float
     at_least: bool
+    is_share: bool = False
     measure: Callable[[Results], float | None]
 
     def met(self, results: Results) -> bool | None:
@@ -28,17 +29,19 @@ class Target:
         return value >= self.limit if self.at_least else value <= self.limit
 
     def requirement(self) -> str:
-        return f"{'≥' if self.at_least else '≤'} {self.limit:g}× {self.title}"
+        limit = f"{self.limit:.0%}" if self.is_share else f"{self.limit:g}×"
+        return f"{'≥' if self.at_least else '≤'} {limit} {self.title}"
 
     def verdict(self, results: Results) -> str:
         """Say whether the target is reached, and by how much it is missed."""
         value = self.measure(results)
         if value is None:
             return "not measured"
+        told = f"{value:.1%}" if self.is_share else f"{value:.2f}×"
         if self.met(results):
-            return f"reached ({value:.2f}×)"
+            return f"reached ({told})"
         gap = abs(value / self.limit - 1)
-        return f"missed ({value:.2f}×, {gap:.0%} {'short' if self.at_least else 'over'})"
+        return f"missed ({told}, {gap:.0%} {'short' if self.at_least else 'over'})"
 
 
 def _as_fast(key: str, cores: int, limit: float, name: str = FASTEST, suffix: str = "") -> Target:
@@ -59,6 +62,7 @@ def _lean_loop(key: str, cores: int, limit: float) -> Target:
         title="of the loop's time is not the update",
         limit=limit,
         at_least=False,
+        is_share=True,
         measure=lambda results: results.lost_to_the_loop(cell),
     )
 
