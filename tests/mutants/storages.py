@@ -384,6 +384,13 @@ MUTANTS = (
         PIECES,
     ),
     Mutant(
+        "a piece carries what was in memory before it",
+        f"{EXPERIENCE}/store/ring_piece.py",
+        "block[row * num_bytes : (row + 1) * num_bytes] = 0",
+        "pass",
+        PIECES,
+    ),
+    Mutant(
         "hidden states of a piece are those of its first steps",
         f"{EXPERIENCE}/store/ring_access.py",
         "newest = [values[end - num_new[env] : end, None] for values in states]",

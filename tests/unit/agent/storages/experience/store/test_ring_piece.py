@@ -184,6 +184,21 @@ def test_a_piece_is_taken_or_refused_whatever_its_bytes_are(kind: str) -> None:
         assert_rows(*(flatten(buffer.sample(30)) for buffer in (victim, twin)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_piece_has_nothing_of_the_memory_that_it_lies_in(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(kind)
+    run.fill(9)
+    ring, lanes = run.buffer.store.ring, slice(0, NUM_ENVS)
+    begins, heads = ring.lows[lanes].copy(), ring.heads[lanes].copy()
+    for num_left in range(10):  # of one env, so that its last step is any of them, or there is none
+        pieces = []
+        for value in (0, 255):
+            with monkeypatch.context() as patch:
+                patch.setattr(np, "empty", lambda shape, dtype, value=value: np.full(shape, value, dtype))
+                pieces.append(RingPiece.cut_from(ring, 0, begins, heads - [num_left, 0]))
+        assert pieces[0].data.tobytes() == pieces[1].data.tobytes()
+
+
 @pytest.mark.parametrize("num_bytes", [0, 5, 48, 100, -8, -1, 8])
 def test_bytes_that_are_too_few_or_too_many_are_refused(num_bytes: int) -> None:
     piece = make_piece(Run("frames"), 5)
