@@ -23,6 +23,10 @@ class KeepBest(Callback):
     def __init__(self) -> None:
         self.best = -math.inf
 
+    def on_start(self, learner: "Learner") -> None:
+        if learner.run is not None and not learner.run.best.paths():
+            self.best = -math.inf  # that of another run does not count
+
     def on_evaluation(self, learner: "Learner", evaluation: "Evaluation") -> None:
         if learner.run is None or evaluation.mean <= self.best:
             return

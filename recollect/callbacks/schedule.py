@@ -64,7 +64,8 @@ class Schedule(Callback):
         self._how = how if isinstance(how, str) or callable(how) else _checked_points(how)
         self._start = start
         self._end = end
-        self._first_step: int | None = None
+        # Where the present training began, in steps and in value; None before it does.
+        self._origin: tuple[int, float] | None = None
         self._where = ("", "")
         self._is_whole = False
         self._present: float | None = None
@@ -83,9 +84,9 @@ class Schedule(Callback):
         self._where = self._target(learner.scheme)
         value = _value_of(learner.scheme, *self._where)
         self._is_whole = isinstance(value, int)
-        if self._first_step is None:
-            self._first_step = learner.num_steps
-            self._start = value if self._start is None else self._start
+        if self._origin is None:
+            self._origin = learner.num_steps, value if self._start is None else self._start
+        self._present = None
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
@@ -99,19 +100,23 @@ class Schedule(Callback):
             change(name, value)
             learner.log({f"schedule/{name}": value})
 
+    def on_end(self, learner: "Learner") -> None:
+        self._origin = None  # another training has a schedule of its own
+
     def state(self) -> dict[str, Any]:
-        return {"first_step": self._first_step, "start": self._start}
+        return {} if self._origin is None else {"origin": self._origin}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._first_step, self._start = state["first_step"], state["start"]
+        first_step, start = state["origin"]
+        self._origin = first_step, start
 
     def _value(self, learner: "Learner") -> float:
         """The value of the present step; it depends on nothing else, so that a resumed run has the same."""
-        first = self._first_step or 0
+        first, start = self._origin or (0, 0.0)
         num_steps = learner.target_steps - first
         share = math.floor((learner.num_steps - first) / num_steps * _NUM_CHANGES) / _NUM_CHANGES
         if isinstance(self._how, str):
-            return self._end + ((self._start or 0.0) - self._end) * _SHAPES[self._how](share)
+            return self._end + (start - self._end) * _SHAPES[self._how](share)
         if callable(self._how):
             return float(self._how(share))
         steps, values = zip(*self._how, strict=True)

@@ -139,8 +139,8 @@ MUTANTS: Final = (
     Mutant(
         "a schedule starts again where a run is resumed",
         "callbacks/schedule.py",
-        '        return {"first_step": self._first_step, "start": self._start}\n',
-        "        return {}\n",
+        'return {} if self._origin is None else {"origin": self._origin}',
+        "return {}",
         (f"{CALLBACKS}/test_schedule.py",),
     ),
     Mutant(

@@ -53,6 +53,15 @@ def test_a_resumed_run_knows_its_best(scored: Any, tmp_path: Path) -> None:
     resumed.close()
 
 
+def test_the_best_of_another_run_does_not_count(scored: Any, tmp_path: Path) -> None:
+    keep = KeepBest()
+    for name, scores in (("first", [5, 9]), ("second", [2, 3])):
+        learner = Learner(scored(scores), 16, tmp_path / name, callbacks=[keep])
+        learner.train()
+        learner.close()
+        assert RunDirectory.open(tmp_path / name).best.newest().name.endswith("-step-16")
+
+
 def test_without_evaluations_there_is_no_best(tmp_path: Path) -> None:
     learner = Learner(make_scheme(), 16, tmp_path)
     learner.train()

@@ -74,8 +74,12 @@ def test_a_resumed_run_has_the_schedule_of_an_undisturbed_one(tmp_path: Path) ->
 def test_a_second_training_has_a_schedule_of_its_own() -> None:
     scheme = make_scheme(critic_lr=0.4)
     Learner(scheme, 32).train()
-    learner = Learner(scheme, 64, callbacks=[Schedule("critic_lr")])
+    schedule = Schedule("critic_lr")
+    learner = Learner(scheme, 64, callbacks=[schedule])
     assert values_in(learner, critic_lr) == pytest.approx([0.4, 0.3, 0.2, 0.1])
+    learner.close()
+    learner.update_algorithm_parameter("critic_lr", 0.8)
+    assert values_in(Learner(scheme, 96, callbacks=[schedule]), critic_lr)[:4] == pytest.approx([0.8, 0.6, 0.4, 0.2])
 
 
 def test_the_value_is_a_metric() -> None:
