@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from numpy.typing import ArrayLike
 from rich.console import Console
 
 from recollect import keys
@@ -25,7 +26,7 @@ from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
-from recollect.roles import Array, EnvFunction, Observation
+from recollect.roles import EnvFunction, Observation
 from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
@@ -213,7 +214,7 @@ class Agent:
                 raise ConfigError(f"the agent's {what} are {ours}, those of {name} {theirs}; give an env like its own")
         return factory(self.scheme.col_worker.device, mode=keys.TEST)
 
-    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: Array | None = None) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: ArrayLike | None = None) -> Any:
         """Choose an action for an observation, or actions for a batch of them.
 
         A recurrent agent remembers the observations before; call `begin_episode` where one begins.

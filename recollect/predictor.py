@@ -6,13 +6,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from recollect import keys
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.spaces import ActionFormat
 from recollect.agent.masks import OBSERVATION, has_mask
 from recollect.errors import SchemaError
-from recollect.roles import Algorithm, Array, Observation
+from recollect.roles import Algorithm, Observation
 
 
 class Predictor:
@@ -32,7 +33,7 @@ class Predictor:
         """Forget what was observed before; only a recurrent actor remembers anything."""
         self._memory = None
 
-    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: Array | None = None) -> Any:
+    def predict(self, obs: Observation, deterministic: bool = True, *, action_masks: ArrayLike | None = None) -> Any:
         """Choose an action for an observation, or actions for a batch, of those that `action_masks` allows."""
         arrays = _as_arrays(self._with_masks(obs, action_masks), self.algo.actor.obs_space)
         is_single = _is_single(arrays, self.algo.actor.obs_space)
@@ -47,7 +48,7 @@ class Predictor:
             return actions
         return actions[0].item() if isinstance(self.algo.actor.action_space, gym.spaces.Discrete) else actions[0]
 
-    def _with_masks(self, obs: Observation, masks: Array | None) -> Observation:
+    def _with_masks(self, obs: Observation, masks: ArrayLike | None) -> Observation:
         """Observations as the actor takes them: with masks, where it was trained with them."""
         if not has_mask(self.algo.actor.obs_space, self.algo.actor.action_space):
             if masks is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ import recollect as rc
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.envs import VecEnv
+from recollect.agent.envs.tasks import BitFlip
 from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES, STORAGES, HERBuffer
 from recollect.errors import SchemaError
 from recollect.scheme.scheme import Scheme
@@ -68,6 +70,27 @@ def test_masks_are_kept_from_the_first_random_step_to_evaluation(
     assert len(updates) >= 4
     # The environment fails where an action is taken that it forbids.
     assert scheme.col_worker.envs_train.num_failures == scheme.col_worker.envs_test.num_failures == 0
+
+
+class HalfBlind(BitFlip):
+    """Forbids to flip bits that are right."""
+
+    def action_masks(self) -> np.ndarray:
+        wrong = self._bits != self._goal
+        return wrong if wrong.any() else ~wrong
+
+    def step(self, action: np.int64) -> Any:
+        if not self.action_masks()[action]:
+            raise ValueError(f"bit {action} is right")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("algo", [algo for algo in MASKED if not ALGORITHMS[algo].is_on_policy])
+def test_masks_stay_with_their_steps_when_goals_are_replaced(algo: str) -> None:
+    agent = rc.Agent(algo, HalfBlind, "her", seed=1, start_steps=30, hidden_sizes=(8,), **{"env.n": 5}).learn(100)
+    assert agent.scheme.col_worker.envs_train.num_failures == 0
+    assert agent.evaluate(5).success_rate == 1.0  # only wrong bits can be flipped
+    agent.close()
 
 
 def make_agent(algo: str, gives: str = "info", **options: Any) -> rc.Agent:
