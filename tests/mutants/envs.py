@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ENVS: Final = "agent/envs"
 TESTS: Final = "tests/unit/agent/envs"
 CONFORMANCE: Final = (f"{TESTS}/test_autoreset.py", f"{TESTS}/test_conformance.py")
+PROCESSES: Final = ("tests/unit/agent/envs/test_processes.py",)
 FAILURES: Final = (f"{TESTS}/test_failures.py",)
 FACTORY: Final = (f"{TESTS}/test_factory.py",)
 SPACES: Final = (f"{TESTS}/test_spaces.py",)
@@ -104,6 +105,20 @@ MUTANTS: Final = (
         "self.num_failures += int(counts[env])",
         "self.num_failures += 1",
         FAILURES,
+    ),
+    Mutant(
+        "a signal to all processes of a run ends its envs before their parent",
+        f"{ENVS}/vectors.py",
+        "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):",
+        "for number in (signal.SIGINT,):",
+        PROCESSES,
+    ),
+    Mutant(
+        "processes of envs that hang outlive their parent",
+        f"{ENVS}/vectors.py",
+        "            threading.Thread(target=_end_with_parent, daemon=True).start()\n",
+        "",
+        PROCESSES,
     ),
     Mutant(
         "every failure shows its traceback",

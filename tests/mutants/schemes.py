@@ -160,6 +160,13 @@ MUTANTS: Final = (
         (f"{TESTS}/test_scheme.py",),
     ),
     Mutant(
+        "a signal to all processes of a run ends Ray before the driver",
+        f"{SCHEME}/base/engine.py",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
+        ("tests/integration/ray/test_signals.py",),
+    ),
+    Mutant(
         "peers update with their own gradients alone",
         f"{SCHEME}/updates/all_reduce.py",
         "mean = flat.mean(self._sum(row))",

@@ -1,7 +1,9 @@
 """Builds the vector envs of each kind."""
 
+import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -31,15 +33,28 @@ VectorBuilder = Callable[["VecEnvFactory", list[int], bool], VectorEnv]
 
 @dataclass(frozen=True)
 class _InSubprocess:
-    """Makes an env. In a subprocess, Ctrl-C is left to the parent, which then closes all in order."""
+    """Makes an env. In a subprocess, signals that end a run are left to the parent, which then closes all in order.
+
+    Terminals and schedulers send them to all processes of a run, and the parent may want to finish a step.
+    """
 
     build: EnvBuilder
     parent_id: int
 
     def __call__(self) -> gym.Env[Any, Any]:
         if os.getpid() != self.parent_id:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            threading.Thread(target=_end_with_parent, daemon=True).start()
         return self.build()
+
+
+def _end_with_parent() -> None:
+    """End this process once its parent has ended, whatever the env is doing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def build_sync(factory: "VecEnvFactory", seeds: list[int], is_training: bool) -> VectorEnv:
@@ -87,7 +102,22 @@ def close_vector(vector: VectorEnv) -> None:
     if not isinstance(vector, AsyncVectorEnv):
         vector.close()
         return
+    # Gymnasium would wait for them, or send SIGTERM, which they ignore.
+    deadline = threading.Timer(_ANSWER_WITHIN_S, _kill, (vector,))
+    deadline.start()
     try:
-        vector.close(timeout=_ANSWER_WITHIN_S)
+        vector.close()
     except (EOFError, OSError):
-        vector.close(terminate=True)
+        _kill(vector)
+        for pipe in vector.parent_pipes:
+            pipe.close()
+        vector.closed = True
+    finally:
+        deadline.cancel()
+
+
+def _kill(vector: AsyncVectorEnv) -> None:
+    for process in vector.processes:
+        process.kill()
+    for process in vector.processes:
+        process.join()

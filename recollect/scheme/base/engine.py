@@ -5,9 +5,10 @@ Ray is imported when the first of these functions is called, so that training in
 
 import importlib
 import logging
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from recollect.errors import ConfigError
@@ -75,8 +76,9 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     if address is None:
         options["include_dashboard"] = False
     try:
-        # Without an address Ray would join a cluster that somebody else has left running on this machine.
-        ray.init(address=address or "local", logging_level=logging.WARNING, **options)
+        with _signals_blocked():
+            # Without an address Ray would join a cluster that somebody else has left running on this machine.
+            ray.init(address=address or "local", logging_level=logging.WARNING, **options)
     except ConnectionError as error:
         raise ConfigError(
             f"there is no Ray cluster at {address!r} ({error}); start one with `ray start --head`, "
@@ -91,6 +93,20 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
         ) from error
     _LOG.info("joined the Ray cluster %s", ray.get_runtime_context().gcs_address)
     return True
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Have processes that are started meanwhile, and theirs, be deaf to signals that end a run; here they come later.
+
+    Schedulers and terminals send them to all processes of a run at once, but the driver still needs its workers to
+    finish a stage, and then ends them itself. Ctrl-C is blocked by Ray.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def disconnect() -> None:

@@ -1,4 +1,4 @@
-"""Small agents for workers on Ray, and environments that are slow, hang or raise where a file says so."""
+"""Small agents for workers on Ray, and environments that hang or raise where a file says so."""
 
 import os
 import time
@@ -17,15 +17,15 @@ from recollect.scheme.collection.c_worker_set import CWorkerSet, CWorkerSetFacto
 
 
 class TellTaleEnv(gym.Env[np.ndarray, int]):
-    """Its observation tells the process, the episode and the step; files can make it slow, hang or raise.
+    """Its observation tells the process, the episode and the step; files can make it hang or raise.
 
     Parameters
     ----------
     folder : str
-        Where the files `slow`, `hang` and `raise` are looked for. They are obeyed by the process whose id is
-        their content, or by all if they are empty.
+        Where the files `hang` and `raise` are looked for. They are obeyed by the process whose id is their content,
+        or by all if they are empty.
     step_s : float
-        Seconds that a step takes; forty times as long if it is slow.
+        Seconds that a step takes.
     """
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -49,7 +49,7 @@ class TellTaleEnv(gym.Env[np.ndarray, int]):
             raise ValueError("the file told me to raise")
         while self._is_told("hang"):
             time.sleep(0.02)
-        time.sleep(self._step_s * (40 if self._is_told("slow") else 1))
+        time.sleep(self._step_s)
         self._time += 1
         ended = self._time >= self._length
         return self._obs(), float(self._time), ended and self._episode % 2 == 0, ended and self._episode % 2 == 1, {}

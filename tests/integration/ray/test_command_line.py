@@ -3,12 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import pytest
 
 from recollect.api import Agent
@@ -16,6 +16,7 @@ from recollect.cli import main
 from recollect.runs.directory import RunDirectory
 from recollect.runs.writers import read_rows
 from recollect.scheme.gradients.g_worker import GWorker
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -57,27 +58,20 @@ def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
 
 
 def worker_processes() -> set[int]:
-    """Ids of the processes of all collecting workers on this machine."""
+    """Ids of the processes of all collecting workers of this process's cluster."""
     found = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        # Another process may end meanwhile.
-        with suppress(OSError):
-            if (folder / "cmdline").read_bytes().startswith(b"ray::CWorker"):
-                found.add(int(folder.name))
+    for process in psutil.Process().children(recursive=True):
+        # It may end meanwhile.
+        with suppress(psutil.Error):
+            if " ".join(process.cmdline()).startswith("ray::CWorker"):
+                found.add(process.pid)
     return found
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_an_interrupt_leaves_no_process_of_the_workers(ray_cluster: Any, tmp_path: Path) -> None:
     # Shells start what runs in the background with SIGINT ignored, and children inherit that.
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    wait_until(lambda: not worker_processes())
+    wait_until(lambda: not worker_processes(), "the end of all workers")
     words = ("train", "ddqn", "CartPole-v1", "--preset", "none", "--steps", "1000000", "--name", "mine", *TINY)
     joined = ("--ray-address", ray_cluster.address, "--col-workers", "1", "--col-resources", "{num_cpus: 0.1}")
     run = subprocess.Popen(
@@ -85,9 +79,9 @@ def test_an_interrupt_leaves_no_process_of_the_workers(ray_cluster: Any, tmp_pat
     )
     signal.signal(signal.SIGINT, previous)
     try:
-        wait_until(lambda: bool(worker_processes()))
+        wait_until(worker_processes, "a worker")
         run.send_signal(signal.SIGINT)
-        run.wait(120)
+        run.wait(PATIENCE_S)
     finally:
         run.kill()
-    wait_until(lambda: not worker_processes())
+    wait_until(lambda: not worker_processes(), "the end of all workers")

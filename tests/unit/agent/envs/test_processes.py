@@ -2,14 +2,22 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from recollect.agent.envs import VecEnv
 from recollect.errors import EnvError
 from tests.unit.agent.envs.toys import Toy
+from tests.waiting import PATIENCE_S
 
+ROOT = Path(__file__).parents[4]
 ACTIONS = np.zeros((2, 1), np.int64)
 
 
@@ -41,9 +49,10 @@ def test_killed_process_is_a_clear_error(envs: VecEnv, call: str) -> None:
     assert not any(process.is_alive() for process in processes(envs))  # type: ignore[attr-defined]
 
 
-def test_interrupt_is_left_to_the_parent(envs: VecEnv) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_are_left_to_the_parent(envs: VecEnv, number: signal.Signals) -> None:
     for process in processes(envs):
-        os.kill(process.pid, signal.SIGINT)  # type: ignore[attr-defined]
+        os.kill(process.pid, number)  # type: ignore[attr-defined]
     assert envs.step(ACTIONS).reward.shape == (2, 1)
     envs.close()
 
@@ -54,3 +63,40 @@ def test_close_in_the_middle_of_a_step(envs: VecEnv) -> None:
     envs.vector.step_async(ACTIONS[:, 0])  # type: ignore[attr-defined]
     envs.close()
     assert not any(process.is_alive() for process in processes(envs))  # type: ignore[attr-defined]
+
+
+class Hanging(Toy):
+    """Never returns from a step."""
+
+    def step(self, action: Any) -> Any:
+        while True:
+            time.sleep(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*Calling `close` while waiting")
+def test_close_ends_processes_that_hang() -> None:
+    envs = VecEnv.create_factory(Hanging, None, 2, kind="async")[0]()
+    envs.reset()
+    envs.vector.step_async(ACTIONS[:, 0])  # type: ignore[attr-defined]
+    envs.close()
+    assert not any(process.is_alive() for process in processes(envs))  # type: ignore[attr-defined]
+
+
+def hang() -> None:
+    """Tell the ids of the processes of envs, and wait for ever for a step of theirs."""
+    envs = VecEnv.create_factory(Hanging, None, 2, kind="async")[0]()
+    envs.reset()
+    pids = [str(process.pid) for process in processes(envs)]  # type: ignore[attr-defined]
+    sys.stdout.write(" ".join(pids) + "\n")
+    sys.stdout.flush()
+    envs.step(ACTIONS)
+
+
+def test_processes_that_hang_end_with_their_parent() -> None:
+    command = [sys.executable, "-c", f"from {__name__} import hang; hang()"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.kill()
+    assert len(children) == 2
+    assert psutil.wait_procs(children, timeout=PATIENCE_S)[1] == []

@@ -9,13 +9,15 @@ import torch
 import torch.distributed as dist
 
 from recollect.scheme.updates.peer_group import LOOPBACK, Meeting, PeerGroup, PeerLostError, open_meeting
+from tests.waiting import PATIENCE_S
 
 CPU = torch.device("cpu")
 
 
 def take_part(meeting: Meeting, rank: int, num_sums: int, results: Any) -> None:
     torch.set_num_threads(1)
-    group = PeerGroup(meeting, rank, timeout_s=60, device=CPU)
+    results.put((rank, "is there"))
+    group = PeerGroup(meeting, rank, timeout_s=PATIENCE_S, device=CPU)
     for number in range(num_sums):
         results.put((rank, group.sum(torch.full((3,), float(rank + number))).tolist()))
 
@@ -30,12 +32,13 @@ def test_peers_sum_until_one_is_lost(context: Any) -> None:
     results = context.Queue()
     peer = context.Process(target=take_part, args=(meeting, 1, 2, results), daemon=True)
     peer.start()
-    group = PeerGroup(meeting, 0, timeout_s=60, device=CPU, store=store)
+    assert results.get(timeout=PATIENCE_S) == (1, "is there")
+    group = PeerGroup(meeting, 0, timeout_s=PATIENCE_S, device=CPU, store=store)
     try:
         assert group.sum(torch.zeros(3)).tolist() == [1.0] * 3
         assert group.sum(torch.full((3,), 10.0)).tolist() == [12.0] * 3
-        assert results.get(timeout=60) == (1, [1.0] * 3)
-        peer.join(60)
+        assert results.get(timeout=PATIENCE_S) == (1, [1.0] * 3)
+        peer.join(PATIENCE_S)
         with pytest.raises(PeerLostError, match="a peer is lost"):
             group.sum(torch.zeros(3))
     finally:
