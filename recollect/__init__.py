@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recollect.agent.algorithms.classes import *  # noqa: F403  # the one list of algorithms
     from recollect.agent.envs import VecEnv as VecEnv
     from recollect.agent.envs import make_env as make_env
+    from recollect.agent.registry import register as register
     from recollect.agent.storages import EREBuffer as EREBuffer
     from recollect.agent.storages import GAEBuffer as GAEBuffer
     from recollect.agent.storages import HERBuffer as HERBuffer

@@ -17,17 +17,19 @@ from rich.console import Console
 from recollect import keys
 from recollect.agent.envs import VecEnv
 from recollect.agent.envs.spaces import have_same_form
+from recollect.agent.registry import reference_to
+from recollect.agent.storages import Storage
+from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.callbacks import Callback, StepFunction
 from recollect.checks import check_count
 from recollect.config import RunConfig, build, resolve
-from recollect.config.build import name_of
 from recollect.config.files import Document, dump_document, parse_value
-from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE
+from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, given_name
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.predictor import Predictor
-from recollect.roles import EnvFunction, Observation
-from recollect.runs.directory import RunDirectory
+from recollect.roles import Algorithm, EnvFunction, Observation
+from recollect.runs.directory import RunDirectory, load_config
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
 from recollect.runs.saving import restore_training, save_training
@@ -41,13 +43,13 @@ class Agent:
 
     Parameters
     ----------
-    algo : str
-        Name of the algorithm; `recollect list algorithms` shows them.
+    algo : str or type
+        Name of the algorithm (`recollect list algorithms` shows them), `"module:Name"`, or a class of your own.
     env : str or callable
-        Id of the environment, or a function that makes one; it must be picklable where workers are in other
-        processes.
-    storage : str, optional
-        Name of the storage; by default that of the preset, or the plainest one.
+        Id of the environment, `"module:Name"`, or a function that makes one; it must be picklable where workers are
+        in other processes.
+    storage : str or type, optional
+        Name of the storage, `"module:Name"` or a class; by default that of the preset, or the plainest one.
     seed : int, optional
         Seed of everything.
     num_envs : int, optional
@@ -57,7 +59,8 @@ class Agent:
         for none.
     **options
         Options of the parts by name, such as `n_step=3`, or with the part where several have it:
-        `**{"storage.size": 10_000}`.
+        `**{"storage.size": 10_000}`. Networks and other functions can be given as such, or as `"module:Name"`:
+        `features=MyNet`.
 
     Examples
     --------
@@ -69,9 +72,9 @@ class Agent:
 
     def __init__(
         self,
-        algo: str,
+        algo: str | type[Algorithm],
         env: str | EnvFunction,
-        storage: str | None = None,
+        storage: str | type[BaseBuffer] | type[Storage] | None = None,
         *,
         seed: int | None = None,
         num_envs: int | None = None,
@@ -82,14 +85,13 @@ class Agent:
         overrides = {name: value for name, value in given.items() if value is not None} | options
         if not isinstance(env, str) and not callable(env):
             raise ConfigError(f"env must be an id or a function that makes an environment, got {env!r}")
-        env_id, env_fn = (env, None) if isinstance(env, str) else (name_of(env), env)
-        self._set_up(resolve(algo, env_id, preset=preset, overrides=overrides), env_fn)
+        self._set_up(resolve(algo, env, preset=preset, overrides=overrides))
 
-    def _set_up(self, config: RunConfig, env_fn: EnvFunction | None) -> None:
+    def _set_up(self, config: RunConfig) -> None:
         self.config = config
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        self.scheme: Scheme = build(config, env_fn)
+        self.scheme: Scheme = build(config)
         self._predictor = Predictor(self.scheme.algo)
         self._elapsed_s = 0.0
         self._learner: Learner | None = None
@@ -108,26 +110,28 @@ class Agent:
     def from_config(cls, config: RunConfig, *, env: EnvFunction | None = None) -> Self:
         """Make an agent as a config says, with environments that a function makes if one is given."""
         agent = cls.__new__(cls)
-        agent._set_up(config, env)
+        agent._set_up(config if env is None else replace(config, env=given_name(ENV, env)))
         return agent
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], *, env: EnvFunction | None = None, best: bool = False) -> Self:
+    def load(cls, folder: str | PathLike[str], *, best: bool = False, trust: bool = False, **parts: object) -> Self:
         """Load the agent that `save`, or a run, left in a folder; it can act, and keep learning in this process.
 
         Parameters
         ----------
         folder : path-like
             Where it was left.
-        env : callable, optional
-            The function that makes its environments, if the agent was not given an id.
         best : bool
             Load the agent with the best evaluation of the run, without its replay, instead of the last one.
+        trust : bool
+            Whether code that its files name as `module:Name` may be imported. Names that are built in or registered
+            need no trust, nor do parts that are given here.
+        **parts
+            Parts to take instead of those that the files name, because they cannot be imported, or are not to be:
+            `env=make_task`, `algo=MySAC`, `storage=MyBuffer`, `features=MyNet`.
         """
         run = RunDirectory.open(folder)
-        # The workers and threads of that run do not apply to this process.
-        config = replace(RunConfig.load(run.config_file), scheme_options={}, threads=None)
-        agent = cls.from_config(config, env=env)
+        agent = cls.from_config(load_config(run, trust=trust, **parts))
         agent._elapsed_s = restore_training(run, agent.scheme, best=best).elapsed_s
         return agent
 
@@ -194,7 +198,8 @@ class Agent:
         episodes : int, optional
             How many; by default as many as the algorithm's config says.
         env : str or callable, optional
-            Another environment with the same spaces: its id, or a function that makes one.
+            Another environment with the same spaces, once it is in the run's wrappers: its id, or a function that
+            makes one.
         """
         num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
         if env is None:
@@ -204,13 +209,13 @@ class Agent:
 
     def _envs_like_ours(self, env: str | EnvFunction) -> VecEnv:
         factory, action_space, obs_space = VecEnv.create_factory(
-            env, {}, self.config.num_test_envs, seed=self.config.seed
+            env, {}, self.config.num_test_envs, seed=self.config.seed, wrappers=self.config.wrappers
         )
         actor = self.scheme.actor
         pairs = {"observations": (actor.obs_space, obs_space), "actions": (actor.action_space, action_space)}
         for what, (ours, theirs) in pairs.items():
             if not have_same_form(ours, theirs):
-                name = env if isinstance(env, str) else name_of(env)
+                name = env if isinstance(env, str) else reference_to(env)
                 raise ConfigError(f"the agent's {what} are {ours}, those of {name} {theirs}; give an env like its own")
         return factory(self.scheme.col_worker.device, mode=keys.TEST)
 
@@ -291,4 +296,4 @@ def _shows(progress: bool | None) -> bool:
 def _identity(config: RunConfig) -> Document:
     """What tells agents apart, as a file would say it: all but how long and where one is trained."""
     document = parse_value(dump_document(config.with_defaults().to_document()))
-    return {entry: document[entry] for entry in (ALGO, ENV, ACTOR, STORAGE, "seed", "num_envs")}
+    return {entry: document[entry] for entry in (ALGO, ENV, ACTOR, STORAGE, "wrappers", "seed", "num_envs")}

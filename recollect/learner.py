@@ -3,6 +3,7 @@
 import logging
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -14,7 +15,15 @@ import numpy as np
 from recollect import keys, metrics
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
 from recollect.checks import check_count, check_number
-from recollect.errors import ConfigError, NotFiniteError, RecollectError, StorageError, WorkerError
+from recollect.config.describe import describe
+from recollect.errors import (
+    ConfigError,
+    NotFiniteError,
+    RecollectError,
+    RecollectWarning,
+    StorageError,
+    WorkerError,
+)
 from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
 from recollect.runs.directory import RunDirectory
@@ -45,7 +54,7 @@ class Learner:
     log_dir : path-like, optional
         Folder of the run. Without one nothing is written.
     config : mapping, optional
-        The resolved config, to be kept with the run.
+        The resolved config, to be kept with the run; by default what the scheme's factories say.
     command : str, optional
         The command line that started the run, to be kept with it.
     log_every, checkpoint_every : int, optional
@@ -118,8 +127,9 @@ class Learner:
         self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
         self._callbacks.check(scheme)
         self._has_started = False
+        kept = self._described(config) if log_dir is not None and not resume else None
         self._recorder = Recorder(
-            _run_directory(log_dir, config, command, resume=resume),
+            _run_directory(log_dir, kept, command, resume=resume),
             log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
             checkpoint_every=_interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN),
             with_storage=save_storage,
@@ -310,6 +320,21 @@ class Learner:
             self.close()
         finally:
             self.scheme.stop()
+
+    def _described(self, config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        """Config to keep with the run; says at once if there is none by which it can be loaded."""
+        if config is not None:
+            return config
+        try:
+            return describe(self.scheme, self.target_steps)
+        except ConfigError as reason:
+            warnings.warn(
+                "the run gets no config by which `recollect resume`, `recollect eval` or Agent.load could read it: "
+                f"{reason}; give config=, or resume it with Learner(scheme, ..., resume=True)",
+                RecollectWarning,
+                stacklevel=3,
+            )
+            return {}
 
     def _restore(self) -> None:
         try:

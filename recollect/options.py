@@ -1,7 +1,7 @@
 """Typed options of a component: fields that say what they are for and check themselves."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, Self
 
 from recollect.checks import check_count, check_number, check_whole
@@ -14,7 +14,7 @@ count_or_zero: Final = check_whole
 _DOC: Final = "doc"
 _CHECK: Final = "check"
 _CHANGES: Final = "changes"
-_IS_CODE: Final = "is_code"
+_KIND: Final = "kind"
 _SEARCH: Final = "search"
 
 
@@ -49,7 +49,12 @@ def log_range(low: float, high: float) -> Search:
 
 
 def about(
-    doc: str, check: Check | None = None, *, changes: bool = False, is_code: bool = False, search: Search | None = None
+    doc: str,
+    check: Check | None = None,
+    *,
+    changes: bool = False,
+    kind: str | None = None,
+    search: Search | None = None,
 ) -> Mapping[str, object]:
     """Metadata of a field of `Options`; on its own for a field that has no default.
 
@@ -61,12 +66,12 @@ def about(
         `(name, value) -> value`: returns the value in its own type, or raises `ConfigError`.
     changes : bool
         Whether the option can change while running.
-    is_code : bool
-        Whether only Python can give it: neither a file nor a command line can hold a function.
+    kind : str, optional
+        Registry of the option's value, if it is a class or a function: files and command lines name it.
     search : Search, optional
         What a tuning tries for it; without it, a tuning leaves the option alone.
     """
-    return {_DOC: doc, _CHECK: check, _CHANGES: changes, _IS_CODE: is_code, _SEARCH: search}
+    return {_DOC: doc, _CHECK: check, _CHANGES: changes, _KIND: kind, _SEARCH: search}
 
 
 def option(
@@ -75,11 +80,11 @@ def option(
     check: Check | None = None,
     *,
     changes: bool = False,
-    is_code: bool = False,
+    kind: str | None = None,
     search: Search | None = None,
 ) -> Any:
     """Declare a field of `Options` with the value that it has where none is given; see `about` for the others."""
-    return field(default=default, metadata=about(doc, check, changes=changes, is_code=is_code, search=search))
+    return field(default=default, metadata=about(doc, check, changes=changes, kind=kind, search=search))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +103,9 @@ class Options:
         return {entry.name: entry.metadata.get(_DOC, "") for entry in fields(cls)}
 
     @classmethod
-    def plain_fields(cls) -> "list[Field[Any]]":
-        """Fields that files and command lines can give."""
-        return [entry for entry in fields(cls) if not entry.metadata.get(_IS_CODE)]
+    def kinds(cls) -> dict[str, str | None]:
+        """Registry of each option, by name; None where it is no class or function."""
+        return {entry.name: entry.metadata.get(_KIND) for entry in fields(cls)}
 
     @classmethod
     def changing(cls) -> list[str]:

@@ -37,6 +37,9 @@ Device = torch.device | str
 EnvFunction = Callable[..., "gym.Env[Any, Any] | gym.vector.VectorEnv[Any, Any, Any]"]
 """Makes an environment, or a vector of them, from the options of the environment."""
 
+EnvWrapper = Callable[..., "gym.Env[Any, Any]"]
+"""Makes an environment of another one, and of options: a `gymnasium.Wrapper`, or a function."""
+
 Observation = Any
 """Array or tensor `[num_envs, ...]`, or a (nested) dict of them: whatever the environment's space says."""
 

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(arguments)
     except RecollectError as error:
         # Errors tell callers from Python what to change; here it is said as typed on a command line.
-        print(f"error: {error}".replace("Use the algorithm ", "Use --algo "), file=sys.stderr)
+        print(f"error: {_as_typed(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     except Interrupts as interrupt:
         print("stopped", file=sys.stderr)
@@ -84,6 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = "" if error.filename is None else f"{error.filename}: "
         print(f"error: {where}{error.strerror}; name another place, or make it usable", file=sys.stderr)
         return USAGE_ERROR
+
+
+def _as_typed(message: str) -> str:
+    """What errors tell callers from Python to change, as one types it."""
+    return message.replace("Use the algorithm ", "Use --algo ").replace("trust=True", "--trust")
 
 
 def _run(arguments: list[str]) -> int:

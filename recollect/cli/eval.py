@@ -3,14 +3,11 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from recollect.cli.parsing import CommandParser, count, whole_number
 from recollect.cli.summary import free_path
-from recollect.config import RunConfig, build
-
-if TYPE_CHECKING:
-    pass
+from recollect.config import build
 
 _EXAMPLES: Final = """\
   recollect eval runs/pendulum-sac-1                  100 episodes without exploration
@@ -28,19 +25,20 @@ def make_parser() -> CommandParser:
     parser.add_argument("--seed", type=whole_number, metavar="N", help="seed of the environments (that of the run)")
     parser.add_argument("--best", action="store_true", help="the agent with the best evaluation, not the last one")
     parser.add_argument("--record", type=count, nargs="?", const=1, metavar="N", help="record N episodes as videos (1)")
+    parser.add_trust()
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the newest checkpoint of a run, or its best agent."""
     from recollect.runs.checkpoints import read_checkpoint
-    from recollect.runs.directory import RunDirectory
+    from recollect.runs.directory import RunDirectory, load_config
 
     directory = RunDirectory.open(options.run)
     checkpoint = directory.checkpoint(best=options.best)
-    config = RunConfig.from_document(directory.config)
+    config = load_config(directory, trust=options.trust)
     config = config if options.seed is None else replace(config, seed=options.seed)
-    scheme = build(replace(config, scheme_options={}))
+    scheme = build(config)
     try:
         read_checkpoint(checkpoint, scheme.actor)
         print(f"evaluation: {scheme.col_worker.evaluate_episodes(options.episodes)}")

@@ -4,9 +4,11 @@ import argparse
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from shutil import get_terminal_size
-from typing import Final
+from typing import Any, Final
 
+from recollect.agent.registry import REGISTRIES, WRAPPERS, Registry, is_reference
 from recollect.cli.parsing import CommandParser, shown
 from recollect.config import RunConfig, presets, settings
 from recollect.config.parts import (
@@ -15,6 +17,7 @@ from recollect.config.parts import (
     SCHEME,
     STORAGE,
     Option,
+    class_of,
     listed_options,
     options_of,
     plain_name,
@@ -23,10 +26,11 @@ from recollect.config.parts import (
 from recollect.errors import ConfigError, closest
 
 _EXAMPLES: Final = """\
-  recollect list                       algorithms, storages and presets
+  recollect list                       algorithms, storages, networks and presets
   recollect list presets               tasks with tuned hyperparameters
   recollect list options               options of every run, actor and scheme
-  recollect list options sac per       options of SAC and of PER, for `--set`"""
+  recollect list options sac per       options of SAC and of PER, for `--set`
+  recollect list options mine:SoftQ    options of an algorithm, or storage, of your own"""
 _RUN: Final = "run"
 
 
@@ -37,7 +41,9 @@ def make_parser() -> CommandParser:
         "what", nargs="?", choices=(*_LISTS, "options"), help="what to list; by default all but the options"
     )
     parser.add_argument(
-        "names", nargs="*", help="whose options: names of algorithms and storages, 'actor', 'scheme' or 'run'"
+        "names",
+        nargs="*",
+        help="whose options: names of algorithms and storages, module:Name, 'actor', 'scheme' or 'run'",
     )
     return parser
 
@@ -50,22 +56,29 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.names:
         raise ConfigError(f"recollect list {options.what} takes no names, got {' '.join(options.names)}")
-    for what in [options.what] if options.what else _LISTS:
-        print(f"{what}:")
-        _print_rows(_LISTS[what]())
-        print()
+    for what in [options.what] if options.what else [what for what in _LISTS if what not in _ON_REQUEST]:
+        rows = list(_LISTS[what]())
+        if rows or options.what:
+            print(f"{what}:")
+            _print_rows(rows)
+            print()
     return 0
 
 
-def _classes(part: str) -> Iterable[tuple[str, str]]:
-    return ((name, (inspect.getdoc(kind) or "").partition("\n")[0]) for name, kind in registry(part).items())
+def _parts(known: Registry[Any]) -> Iterable[tuple[str, str]]:
+    for name in known:
+        try:
+            yield name, (inspect.getdoc(known[name]) or "").partition("\n")[0]
+        except ConfigError as error:  # a package that is installed but does not work
+            yield name, str(error)
 
 
 _LISTS: Final[Mapping[str, Callable[[], Iterable[tuple[str, str]]]]] = {
-    "algorithms": lambda: _classes(ALGO),
-    "storages": lambda: _classes(STORAGE),
+    **{known.group.rpartition(".")[2]: partial(_parts, known) for known in REGISTRIES.values()},
     "presets": lambda: ((name, presets.about(name)) for name in (*presets.names(), *presets.kinds())),
 }
+# Gymnasium's are many, and documented there.
+_ON_REQUEST: Final = (WRAPPERS.group.rpartition(".")[2],)
 
 
 def _print_options(name: str) -> None:
@@ -82,10 +95,10 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
         return "", {name: Option(name, entry.default, docs[name]) for name, entry in settings().items()}
     if name in (ACTOR, SCHEME):
         return f"{name}.", options_of(name)
-    if (algo := plain_name(ALGO, name)) in registry(ALGO):
-        return f"{ALGO}.", options_of(ALGO, algo)
-    if (storage := plain_name(STORAGE, name)) in registry(STORAGE):
-        return f"{STORAGE}.", listed_options(storage)
+    for part, options in ((ALGO, partial(options_of, ALGO)), (STORAGE, listed_options)):
+        is_own = is_reference(name) and hasattr(class_of(part, name), "is_on_policy") == (part == ALGO)
+        if is_own or (plain := plain_name(part, name)) in registry(part):
+            return f"{part}.", options(name if is_own else plain)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]
     raise ConfigError(f"there is no {name!r} with options; {closest(name, known)}")
 

@@ -30,6 +30,12 @@ class CommandParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
 
+    def add_trust(self) -> None:
+        """Add the option by which a user allows what files name."""
+        self.add_argument(
+            "--trust", action="store_true", help="import code that the run's files name (module:Name), and connect"
+        )
+
     def error(self, message: str) -> NoReturn:
         """Refuse a command line."""
         raise ConfigError(f"{message.removeprefix('argument ')}; see {self.prog} --help")

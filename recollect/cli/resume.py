@@ -23,6 +23,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--steps", type=count, metavar="N", help="train up to N steps in all (as configured)")
     parser.add_argument("--threads", type=count, metavar="N", help="PyTorch threads (as before)")
+    parser.add_trust()
     return parser
 
 
@@ -33,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     run = RunDirectory.open(options.run)
     num_done = run.checkpoints.num_steps()
-    config = RunConfig.from_document(run.config)
+    config = RunConfig.load(run.config_file, trust=options.trust)
     steps = config.steps if options.steps is None else options.steps
     # A run that was stopped in its last evaluation has done all its steps, and still has to be evaluated.
     is_over = (run.path / EVALUATION_FILE).exists() and steps <= num_done

@@ -68,7 +68,8 @@ class Tuning:
         """Config of a trial: the common one, with values by path and a seed of its own."""
         typed = {path: parse_value(value) if isinstance(value, str) else value for path, value in values.items()}
         document = override(self.config.to_document(), typed, settings())
-        return replace(RunConfig.from_document(document), seed=self.config.seed + number)
+        # It is of the config that was resolved, which asked for what it needs.
+        return replace(RunConfig.from_document(document, trust=True), seed=self.config.seed + number)
 
 
 class StudyFolder:

@@ -8,6 +8,7 @@ from shutil import get_terminal_size
 from typing import Final
 
 from recollect import keys
+from recollect.agent.registry import MEMORIES, STORAGES, title_of
 from recollect.config import RunConfig
 from recollect.config.parts import ALGO, STORAGE, class_of, options_of
 from recollect.errors import ConfigError
@@ -29,8 +30,8 @@ def _parts(config: RunConfig, num_threads: int, folder: Path) -> Iterator[str]:
     if (n_step := config.storage_options.get("n_step", 1)) != 1:
         yield f"{n_step}-step"
     if memory := config.actor_options.get("memory"):
-        yield str(memory).upper()
-    yield config.env
+        yield memory.upper() if memory in MEMORIES.built_in else title_of(memory)
+    yield title_of(config.env)
     if config.num_envs > 1:
         yield f"{config.num_envs} envs"
     yield from _workers(config)
@@ -52,6 +53,8 @@ def _workers(config: RunConfig) -> Iterator[str]:
 
 def _storage(config: RunConfig) -> str:
     title = _TITLES.get(config.storage, config.storage.upper())
+    if config.storage not in STORAGES.built_in:
+        title = class_of(STORAGE, config.storage).__name__
     known = options_of(STORAGE, config.storage)
     values = {name: config.storage_options.get(name, known[name].default) for name in _TELLING if name in known}
     told = [
@@ -70,8 +73,8 @@ def say(line: str) -> None:
 
 def stem_of(config: RunConfig) -> str:
     """Name that runs of the same task and algorithm share: `pendulum-sac`."""
-    task = re.sub(r"-v\d+$", "", config.env.rpartition("/")[2])
-    return f"{re.sub(r'[^a-z0-9]+', '-', task.lower()).strip('-')}-{config.algo}"
+    task = re.sub(r"-v\d+$", "", title_of(config.env).rpartition("/")[2])
+    return "-".join(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") for name in (task, title_of(config.algo)))
 
 
 def free_path(parent: Path, name: str, suffix: str = "") -> Path:

@@ -25,6 +25,7 @@ _EXAMPLES: Final = """\
   recollect train --config runs/pendulum-sac-1/config.yaml --seed 2
   recollect train sac Hopper-v5 --preset none
   recollect train ppo my_tasks:Elevator-v0             an environment that my_tasks.py registers with Gymnasium
+  recollect train mine:SoftQ CartPole-v1 --set features=mine:FourierFeatures --wrappers mine:ScaleReward
   recollect train sac HalfCheetah-v5 --col-workers 16 --col-mode async --grad-workers 2 --ray-address auto
 
 files in the folder of a run:
@@ -41,12 +42,14 @@ def make_parser() -> CommandParser:
     """Make the parser of `recollect train`."""
     parser = CommandParser("train", _ABOUT, _EXAMPLES)
     parser.usage = "%(prog)s [ALGO] [ENV] [--set NAME=VALUE ...] [options]"
-    parser.add_argument("algo", nargs="?", help="name of an algorithm, see `recollect list algorithms`")
+    parser.add_argument(
+        "algo", nargs="?", help="name of an algorithm, see `recollect list algorithms`, or module:Name of your own"
+    )
     parser.add_argument(
         "env",
         nargs="?",
         help="id of an environment: Gymnasium's, MuJoCo, ALE/..., Fetch..., recollect/..., "
-        "or module:Id for one that your own module registers",
+        "or module:Name of a function of yours, or of an id that your module registers",
     )
     parser.add_argument("--algo", dest="algo_option", metavar="NAME", help="the same as ALGO")
     parser.add_argument("--env", dest="env_option", metavar="ID", help="the same as ENV")
@@ -76,6 +79,7 @@ def make_parser() -> CommandParser:
     parser.add_argument(
         "--stop-at", type=float, metavar="SCORE", help="stop once an evaluation reaches this mean return"
     )
+    parser.add_trust()
     return parser
 
 
@@ -132,4 +136,5 @@ def resolve_options(options: argparse.Namespace) -> RunConfig:
         preset=options.preset,
         file=options.config,
         overrides=parse_overrides(options.set) | given,
+        trust=options.trust,
     )

@@ -57,6 +57,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML or TOML file that trials begin with")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="parent folder (runs)")
     parser.add_argument("--name", help="name of the study's folder (<env>-<algo>-tune)")
+    parser.add_trust()
     return parser
 
 
@@ -68,7 +69,14 @@ def run(options: argparse.Namespace) -> int:
     require_optuna()
     fixed = parse_overrides(options.set)
     given = {name: value for name in ("steps", "seed") if (value := getattr(options, name)) is not None}
-    config = resolve(options.algo, options.env, preset=options.preset, file=options.config, overrides=fixed | given)
+    config = resolve(
+        options.algo,
+        options.env,
+        preset=options.preset,
+        file=options.config,
+        overrides=fixed | given,
+        trust=options.trust,
+    )
     tuning = Tuning(
         config=config,
         space=_chosen(search_space(config, fixed), options.search),

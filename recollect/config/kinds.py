@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect import keys
+from recollect.agent.registry import ALGORITHMS
 from recollect.config import presets
 from recollect.config.files import Document
 from recollect.config.parts import ALGO, ENV, class_of, is_on_policy
@@ -26,11 +27,11 @@ def fitting(algo: str, env: str, overrides: Mapping[str, Any]) -> Document:
     Parameters
     ----------
     algo, env : str
-        Name of the algorithm and id of the environment, which is made once for its spaces.
+        Names of the algorithm and of the environment, which is made once for its spaces.
     overrides : mapping
         What the caller set, by path. Options of the environment, `vec` and `num_envs` tell what the task is like.
     """
-    name = _name_for(algo, env, overrides)
+    name = _name_for(algo, env, overrides) if algo in ALGORITHMS.built_in else None
     if name is None:
         return {}
     _LOG.info("no preset for %s on %s; using %s: %s", algo, env, name, presets.about(name))
@@ -48,7 +49,9 @@ def _name_for(algo: str, env: str, overrides: Mapping[str, Any]) -> str | None:
     from recollect.agent.envs import VecEnv
 
     options = {path.partition(".")[2]: value for path, value in overrides.items() if path.startswith(f"{ENV}.")}
-    _, action_space, obs_space = VecEnv.create_factory(env, options, kind=overrides.get("vec", keys.SYNC))
+    _, action_space, obs_space = VecEnv.create_factory(
+        env, options, kind=overrides.get("vec", keys.SYNC), wrappers=overrides.get("wrappers", ())
+    )
     candidates = [f"{kind}-{algo}" for kind in _kinds(obs_space, action_space)]
     name = next((name for name in candidates if name in presets.kinds()), None)
     can_act = name is None or isinstance(action_space, class_of(ALGO, algo).action_spaces)

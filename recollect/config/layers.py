@@ -3,11 +3,27 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from recollect.agent.registry import FUNCTIONS
+from recollect.agent.wrapping import name_wrappers
 from recollect.config.files import NAME, Document
-from recollect.config.parts import ALGO, NAMED_PARTS, PARTS, STORAGE, is_on_policy, names_with, options_of, plain_name
+from recollect.config.parts import (
+    ACTOR,
+    ALGO,
+    NAMED_PARTS,
+    PARTS,
+    STORAGE,
+    Option,
+    given_name,
+    is_on_policy,
+    named_value,
+    names_with,
+    options_of,
+    plain_name,
+)
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 
+_WRAPPERS: Final = "wrappers"
 _ALL_OPTIONS: Final = "`recollect list options` shows those of a run, `recollect list options sac` those of SAC"
 
 
@@ -36,15 +52,58 @@ def lay_over(document: Document, layer: Document, settings: Iterable[str]) -> Do
 
 
 def override(document: Document, overrides: Mapping[str, Any], settings: Iterable[str]) -> Document:
-    """Lay values by path over a document: `storage`, `storage.alpha`, `seed`; exchanged parts come first."""
-    exchanged = {path: value for path, value in overrides.items() if path in PARTS}
+    """Lay values by path over a document: `storage`, `storage.alpha`, `seed`; exchanged parts come first.
+
+    Values are the caller's, who may give classes and functions where files have names.
+    """
+    exchanged = {path: _given_part(path, value) for path, value in overrides.items() if path in PARTS}
     document = lay_over(document, exchanged, settings)
     document.setdefault(STORAGE, {}).setdefault(NAME, default_storage(document[ALGO][NAME]))
     for path, value in overrides.items():
         if path not in exchanged:
             part, option = _place(document, path, settings)
-            layer = {option: value} if part is None else {part: {option: value}}
+            layer = {option: value} if part is None else {part: _given_option(document, part, option, value)}
             document = lay_over(document, layer, settings)
+    return document
+
+
+def _given_part(part: str, value: Any) -> Any:
+    """A part as a document has it: its name, or a mapping of its name and options."""
+    if part not in NAMED_PARTS or (isinstance(value, Mapping) and NAME not in value):
+        return value
+    return {**value, NAME: given_name(part, value[NAME])} if isinstance(value, Mapping) else given_name(part, value)
+
+
+def _given_option(document: Document, part: str, option: str, value: Any) -> Document:
+    if option == NAME and part in NAMED_PARTS:
+        return {NAME: given_name(part, value)}
+    known = options_of(part, document.get(part, {}).get(NAME))
+    return {option: named_value(known[option], value) if option in known else value}
+
+
+def give_again(document: Document, given: Mapping[str, Any]) -> Document:
+    """Exchange parts of a run's document for those that the caller gives, without asking what is exchanged.
+
+    Parameters
+    ----------
+    document : dict
+        What the run's file has.
+    given : mapping
+        Parts by their names: `algo`, `env`, `storage`, `wrappers`, or an option such as `features`.
+    """
+    document = document | {part: _as_mapping(part, document[part]) for part in PARTS if part in document}
+    for name, value in given.items():
+        owner = next((part for part in PARTS if name in document.get(part, {})), None)
+        if name in NAMED_PARTS:
+            document[name] = {**document.get(name, {}), NAME: given_name(name, value)}
+        elif name == _WRAPPERS:
+            document[name] = name_wrappers(value)
+        elif owner is not None:
+            known = options_of(ACTOR).get(name) if owner == ACTOR else Option(name, None, "", FUNCTIONS.kind)
+            document[owner][name] = value if known is None else named_value(known, value)
+        else:
+            parts = (*NAMED_PARTS, *document.get(ACTOR, {}))
+            raise ConfigError(f"{name!r} is no part that can be given again; {closest(name, parts)}")
     return document
 
 
@@ -59,7 +118,8 @@ def _as_mapping(part: str, value: object) -> Document:
     if not isinstance(value, Mapping):
         expected = "a name, or a mapping of its name and options" if part in NAMED_PARTS else "a mapping of options"
         raise ConfigError(f"{part} must be {expected}, got {value!r}")
-    return {name: plain_name(part, entry) if name == NAME else entry for name, entry in value.items()}
+    named = NAME in value and part in NAMED_PARTS
+    return {**value, NAME: plain_name(part, value[NAME])} if named else dict(value)
 
 
 def _place(document: Document, path: str, settings: Iterable[str]) -> tuple[str | None, str]:

@@ -1,16 +1,15 @@
 """Which options the parts of an agent take, read from the parts themselves."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, replace
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from recollect.agent.registry import ALGORITHMS, ENVS, REGISTRIES, STORAGES, Registry
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 from recollect.options import Options, Search
-
-if TYPE_CHECKING:
-    from recollect.agent.registry import Registry
 
 # The parts that have options. Actors and schemes go by no name.
 ALGO: Final = "algo"
@@ -20,41 +19,48 @@ STORAGE: Final = "storage"
 SCHEME: Final = "scheme"
 PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
-# Ends the name of an environment that a function of the caller's makes; no id does.
-CALL: Final = "()"
 # Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
 MOST_TRANSITIONS: Final = 1_000_000
+
+_REGISTRIES: Final[Mapping[str, Registry[Any]]] = {ALGO: ALGORITHMS, ENV: ENVS, STORAGE: STORAGES}
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a user can set: a name, its default, a sentence on it, and what a tuning tries for it, if anything."""
+    """What a user can set: a name, its default and a sentence on it.
+
+    `kind` is the registry of a class or a function, `search` what a tuning tries.
+    """
 
     name: str
     default: Any
     about: str
+    kind: str | None = None
     search: Search | None = None
 
 
-def registry(part: str) -> "Registry[Any]":
-    """Algorithms or storages, by name."""
-    if part == STORAGE:
-        from recollect.agent.storages import STORAGES
-
-        return STORAGES
-    from recollect.agent.algorithms import ALGORITHMS
-
-    return ALGORITHMS
+def registry(part: str) -> Registry[Any]:
+    """Algorithms, storages or environments, by name."""
+    return _REGISTRIES[part]
 
 
 def plain_name(part: str, name: Any) -> Any:
-    """A name as the registries spell it: those of algorithms and storages may be written in any case."""
-    return name.lower() if part in (ALGO, STORAGE) and isinstance(name, str) else name
+    """A name as the registries spell it, in whatever case it is written."""
+    return registry(part).spelled(name) if isinstance(name, str) else name
+
+
+def given_name(part: str, given: Any) -> Any:
+    """Name of a part that the caller gives as a class, as a function or by name; None for none."""
+    return None if given is None else registry(part).name_of(given)
 
 
 def class_of(part: str, name: str) -> Any:
     """Find an algorithm or a storage by its name."""
-    return registry(part).find(name)
+    found = registry(part).find(name)
+    if not hasattr(found, "create_factory"):
+        base = "DDQN, SAC or another algorithm" if part == ALGO else "ReplayBuffer or another storage"
+        raise ConfigError(f"{part} must be a class with create_factory, got {found!r}; derive it from {base}")
+    return found
 
 
 def is_on_policy(algo: str) -> bool:
@@ -62,7 +68,6 @@ def is_on_policy(algo: str) -> bool:
     return bool(class_of(ALGO, algo).is_on_policy)
 
 
-@cache
 def options_of(part: str, name: str | None = None) -> Mapping[str, Option]:
     """Options of a part, by name; what an environment takes is known to the environment alone."""
     if part == ENV:
@@ -75,7 +80,9 @@ def options_of(part: str, name: str | None = None) -> Mapping[str, Option]:
         from recollect.scheme.config import SchemeConfig
 
         return _options_of_fields(SchemeConfig)
-    return _options_of_fields(class_of(part, str(name)).config_class)
+    found = class_of(part, str(name))
+    config_class = getattr(found, "config_class", None)
+    return _options_of_signature(found.create_factory) if config_class is None else _options_of_fields(config_class)
 
 
 def check_options(part: str, name: str | None, given: Iterable[str]) -> None:
@@ -86,20 +93,31 @@ def check_options(part: str, name: str | None, given: Iterable[str]) -> None:
             raise ConfigError(f"{part} has no option {option!r}; {_hint(part, name, option, known)}")
 
 
+def recommended(storage: str, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
+    """Options that make a storage do what its name says, see `StorageConfig.recommended`."""
+    config_class = getattr(class_of(STORAGE, storage), "config_class", None)
+    return {} if config_class is None else dict(config_class.recommended(given, num_envs))
+
+
+def named_value(option: Option, value: Any) -> Any:
+    """Value of an option as a config keeps it: a class or a function becomes its name, the rest stays."""
+    return value if option.kind is None or value is None else REGISTRIES[option.kind].name_of(value)
+
+
 def listed_options(storage: str) -> Mapping[str, Option]:
     """Options of a storage with the values that its name gives them: a constructor's defaults switch every idea off."""
-    from recollect.agent.storages import ON_POLICY_STORAGES
+    from recollect.agent.storages.on_policy.rollout_buffer import RolloutBuffer
 
     # Without a size, a storage has what the run needs: one rollout, or the replay of one environment.
-    size = f"{ALGO}.update_every" if storage in ON_POLICY_STORAGES else MOST_TRANSITIONS
-    values = {"size": size} | class_of(STORAGE, storage).config_class.recommended({}, 1)
-    known = options_of(STORAGE, storage)
+    on_policy = issubclass(class_of(STORAGE, storage), RolloutBuffer)
+    size = f"{ALGO}.update_every" if on_policy else MOST_TRANSITIONS
+    known, values = options_of(STORAGE, storage), {"size": size} | recommended(storage, {}, 1)
     return {name: replace(option, default=values.get(name, option.default)) for name, option in known.items()}
 
 
 def names_with(part: str, option: str) -> list[str]:
-    """Names of the algorithms or storages that have an option."""
-    return [name for name in registry(part) if option in options_of(part, name)]
+    """Names of the built-in algorithms or storages that have an option."""
+    return [name for name in registry(part).built_in if option in options_of(part, name)]
 
 
 def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option]) -> str:
@@ -110,11 +128,22 @@ def _hint(part: str, name: str | None, option: str, known: Mapping[str, Option])
     return translated(option, known) or closest(option, known)
 
 
+@cache
 def _options_of_fields(config_class: type[Options]) -> Mapping[str, Option]:
-    docs, searches = config_class.docs(), config_class.searches()
+    docs, kinds, searches = config_class.docs(), config_class.kinds(), config_class.searches()
     return {
-        entry.name: Option(entry.name, _default(entry), docs[entry.name], searches.get(entry.name))
-        for entry in config_class.plain_fields()
+        entry.name: Option(entry.name, _default(entry), docs[entry.name], kinds[entry.name], searches.get(entry.name))
+        for entry in fields(config_class)
+    }
+
+
+def _options_of_signature(create_factory: Callable[..., object]) -> Mapping[str, Option]:
+    """Options of a class that has no config: the parameters of its `create_factory`."""
+    parameters = inspect.signature(create_factory).parameters.values()
+    return {
+        each.name: Option(each.name, None if each.default is each.empty else each.default, "")
+        for each in parameters
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     }
 
 

@@ -1,28 +1,33 @@
 """`RunConfig`: everything that defines a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from recollect import keys
+from recollect.agent.wrapping import name_wrappers
 from recollect.config import kinds, layers, presets
 from recollect.config.files import NAME, Document, read_document, write_document
 from recollect.config.parts import (
     ALGO,
-    CALL,
     ENV,
     NAMED_PARTS,
     PARTS,
     STORAGE,
     check_options,
     class_of,
+    given_name,
     is_on_policy,
     options_of,
-    plain_name,
+    recommended,
 )
+from recollect.config.trust import check_trust
 from recollect.errors import ConfigError
 from recollect.options import Options, count, count_or_zero, one_of, option, optional
+
+if TYPE_CHECKING:
+    from recollect import roles
 
 AUTO: Final = "auto"
 NO_PRESET: Final = "none"
@@ -35,6 +40,10 @@ def _name_of_device(name: str, value: object) -> object:
     import torch
 
     return str(value) if isinstance(value, torch.device) else value
+
+
+def _name_wrappers(name: str, value: object) -> list[str | dict[str, Any]]:
+    return [] if value is None else name_wrappers(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,9 @@ class RunConfig(Options):
     seed: int = option(1, "Seed of everything: weights, environments, exploration, batches.", count_or_zero)
     steps: int = option(20_000, "Environment steps to train for, over all environments together.", count)
     num_envs: int = option(1, "Environments that are stepped together.", count)
+    wrappers: Sequence[str | Mapping[str, Any]] = option(
+        (), "Wrappers of each environment, innermost first: Gymnasium's by name, or module:Name.", _name_wrappers
+    )
     vec: str = option(
         keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", one_of(*keys.VEC_KINDS)
     )
@@ -97,8 +109,19 @@ class RunConfig(Options):
         return document | {name: getattr(self, name) for name in settings()}
 
     @classmethod
-    def from_document(cls, document: Document) -> Self:
-        """Make a config of what a file has, see `to_document`; names of parts and options are checked."""
+    def from_document(cls, document: Document, *, trust: bool = False, source: str = "the config") -> Self:
+        """Make a config of what a file has, see `to_document`; names of parts and options are checked.
+
+        Parameters
+        ----------
+        document : dict
+            What the file has.
+        trust : bool
+            Whether code that it names as `module:Name` may be imported, and what it connects to be connected to.
+        source : str
+            Where it is from, for messages.
+        """
+        check_trust(document, source, trust=trust)
         parts, given = layers.split(document, settings())
         _check_names(parts)
         parts[STORAGE].setdefault(NAME, layers.default_storage(parts[ALGO][NAME]))
@@ -114,9 +137,9 @@ class RunConfig(Options):
         write_document(self.to_document(), path)
 
     @classmethod
-    def load(cls, path: Path | str) -> Self:
-        """Read a config from a YAML or TOML file."""
-        return cls.from_document(read_document(path))
+    def load(cls, path: Path | str, *, trust: bool = False) -> Self:
+        """Read a config from a YAML or TOML file, see `from_document`."""
+        return cls.from_document(read_document(path), trust=trust, source=str(path))
 
 
 def settings() -> dict[str, "Field[Any]"]:
@@ -126,12 +149,13 @@ def settings() -> dict[str, "Field[Any]"]:
 
 
 def resolve(
-    algo: str | None = None,
-    env: str | None = None,
+    algo: "str | type[roles.Algorithm] | None" = None,
+    env: "str | roles.EnvFunction | None" = None,
     *,
     preset: str = AUTO,
     file: Path | str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    trust: bool = False,
 ) -> RunConfig:
     """Resolve a config from layers: a preset, over it a file, over both the overrides.
 
@@ -140,8 +164,9 @@ def resolve(
 
     Parameters
     ----------
-    algo, env : str, optional
-        Names; by default those of the preset or file, and without any those of the default preset.
+    algo, env : str or callable, optional
+        Names, `module:Name`, or the class and the function themselves; by default those of the preset or file, and
+        without any those of the default preset.
     preset : str
         Name of a preset; "auto", where no file is given, for the one of this algorithm and environment or else
         of the kind of task that its spaces show; or "none".
@@ -149,18 +174,23 @@ def resolve(
         YAML or TOML, laid out as `RunConfig.to_document` says.
     overrides : mapping, optional
         Values by path: `{"storage": "per", "storage.alpha": 0.6, "seed": 3}`. The part may be left out
-        where only one has such an option: `{"alpha": 0.6}`.
+        where only one has such an option: `{"alpha": 0.6}`. Classes and functions can be given as such, too.
+    trust : bool
+        Whether code that the file names may be imported. What the caller names is not asked about.
     """
-    named = {part: name for part, name in ((ALGO, algo), (ENV, env)) if name is not None}
-    document = _preset(preset, algo, env, overrides or {}, has_file=file is not None)
+    algo_name, env_name = given_name(ALGO, algo), given_name(ENV, env)
+    named = {part: name for part, name in ((ALGO, algo_name), (ENV, env_name)) if name is not None}
+    document = _preset(preset, algo_name, env_name, overrides or {}, has_file=file is not None)
     if file is not None:
-        document = layers.lay_over(document, read_document(file), settings())
+        from_file = read_document(file)
+        check_trust(from_file, str(file), trust=trust)
+        document = layers.lay_over(document, from_file, settings())
     document = layers.lay_over(document, named, settings())
     _check_names(layers.split(document, settings())[0])
-    config = RunConfig.from_document(layers.override(document, overrides or {}, settings()))
+    # The file has been checked, and the rest are the caller's own words.
+    config = RunConfig.from_document(layers.override(document, overrides or {}, settings()), trust=True)
     given = config.options(STORAGE)
-    promised = class_of(STORAGE, config.storage).config_class.recommended(given, config.num_envs)
-    return replace(config, storage_options=promised | given)
+    return replace(config, storage_options=recommended(config.storage, given, config.num_envs) | given)
 
 
 def _preset(
@@ -172,10 +202,9 @@ def _preset(
         return presets.load(preset)
     if algo is None and env is None:
         return presets.load(presets.DEFAULT)
-    algo = plain_name(ALGO, algo)
     if (found := presets.find(algo, env)) is not None:
         return presets.load(found)
-    return {} if algo is None or env is None or env.endswith(CALL) else kinds.fitting(algo, env, overrides)
+    return {} if algo is None or env is None else kinds.fitting(algo, env, overrides)
 
 
 def _defaults(part: str, name: str | None) -> Document:
@@ -198,7 +227,10 @@ def _check_names(parts: Mapping[str, Document]) -> None:
 def _check_family(algo: str, storage: str) -> None:
     from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
 
-    class_of(STORAGE, storage)
-    fitting = ON_POLICY_STORAGES if is_on_policy(algo) else OFF_POLICY_STORAGES
-    if storage not in fitting:
+    storage_class = class_of(STORAGE, storage)
+    on_policy = is_on_policy(algo)
+    fitting = [*(ON_POLICY_STORAGES if on_policy else OFF_POLICY_STORAGES)]
+    others = OFF_POLICY_STORAGES if on_policy else ON_POLICY_STORAGES
+    # A storage that is derived from none of ours says itself what it cannot do.
+    if issubclass(storage_class, tuple(others.values())):
         raise ConfigError(f"{algo} cannot learn from the storage {storage!r}; use {' or '.join(fitting)}")

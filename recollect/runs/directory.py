@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -10,8 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from recollect import __version__
+from recollect.config import RunConfig
 from recollect.config.files import dump_document, read_document
-from recollect.errors import ConfigError, StorageError
+from recollect.config.layers import give_again
+from recollect.config.parts import SCHEME
+from recollect.config.trust import lost_parts
+from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.runs.checkpoints import Checkpoints
 
 _PACKAGES: Final = ("torch", "numpy", "numba", "gymnasium", "safetensors", "mujoco", "ale-py", "gymnasium-robotics")
@@ -60,6 +65,15 @@ class RunDirectory:
         if run.exists:
             raise _holds_a_run(run.path)
         document = dump_document(dict(config or {}))
+        if lost := lost_parts(dict(config or {})):
+            names = ", ".join(f"{keyword} ({name})" for keyword, name in lost.items())
+            again = ", ".join(f"{keyword}=..." for keyword in lost)
+            warnings.warn(
+                f"{run.path} cannot be resumed from its files, which cannot say where to import {names} from: move it "
+                f"to a module and import it, or give it again with Agent.load(folder, {again})",
+                RecollectWarning,
+                stacklevel=2,
+            )
         try:
             run.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -97,6 +111,22 @@ class RunDirectory:
     def config(self) -> dict[str, Any]:
         """The resolved config that the run was started with."""
         return read_document(self.config_file)
+
+
+def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> RunConfig:
+    """Config of a run for another process than its own: without its workers and threads.
+
+    Parameters
+    ----------
+    run : RunDirectory
+        The run.
+    trust : bool
+        Whether code that its files name may be imported, see `RunConfig.from_document`.
+    **parts
+        Parts to take instead of those that the files name.
+    """
+    kept = {entry: value for entry, value in run.config.items() if entry not in (SCHEME, "threads")}
+    return RunConfig.from_document(give_again(kept, parts), trust=trust, source=str(run.config_file))
 
 
 def _holds_a_run(path: Path) -> ConfigError:

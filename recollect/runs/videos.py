@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ from gymnasium.error import DependencyNotInstalled
 from gymnasium.wrappers import RecordVideo
 
 from recollect import keys
-from recollect.agent.envs.catalog import make_env
 from recollect.agent.envs.factory import VecEnvFactory
 from recollect.agent.envs.rendering import choose_renderer
 from recollect.errors import ConfigError
@@ -27,7 +25,9 @@ def record_videos(scheme: Scheme, folder: Path, num_episodes: int) -> Evaluation
     check_renders(scheme)
     # A new environment for each recording: its seed is the same, whatever was recorded before.
     kwargs = {"factory": _test_envs(scheme), "folder": str(folder), "num_episodes": num_episodes}
-    factory = replace(_test_envs(scheme), env_fn=_recorded, env_kwargs=kwargs, vec_env_size=1, kind=keys.SYNC)
+    factory = replace(
+        _test_envs(scheme), env_fn=_recorded, env_kwargs=kwargs, vec_env_size=1, kind=keys.SYNC, wrappers=()
+    )
     envs = factory(scheme.col_worker.device, mode=keys.TEST)
     try:
         return evaluate(scheme.algo, scheme.actor, envs, num_episodes)
@@ -68,10 +68,8 @@ def _test_envs(scheme: Scheme) -> VecEnvFactory:
 
 def _make(factory: VecEnvFactory, **options: Any) -> gym.Env[Any, Any]:
     """One environment of a factory, with some other options."""
-    kwargs = {**factory.env_kwargs, **options}
-    make = partial(make_env, factory.env_fn) if isinstance(factory.env_fn, str) else factory.env_fn
-    env: gym.Env[Any, Any] = make(**kwargs)  # type: ignore[assignment]
-    return env
+    single = replace(factory, env_kwargs={**factory.env_kwargs, **options}, kind=keys.SYNC)
+    return single.build_one(is_training=False)()
 
 
 def _recorded(factory: VecEnvFactory, folder: str, num_episodes: int) -> gym.Env[Any, Any]:

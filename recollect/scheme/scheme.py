@@ -67,6 +67,8 @@ class Scheme(SharedComponents):
     ----------
     config : SchemeConfig
         The options.
+    factories : Factories
+        As given.
     gradients : GradientSource
         The gradient workers, here or elsewhere.
     update_worker : UWorker
@@ -103,6 +105,7 @@ class Scheme(SharedComponents):
         self.config = SchemeConfig.of("a scheme", options)
         check_compatibility(self.config, algo_factory, storage_factory)
         factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
+        self.factories = factories
         # Has the actor and the algorithm that gradients from elsewhere are applied to.
         learner = AgentWorker(0, 0, factories, device=device) if self.config.num_grad_workers else None
         col_workers = _col_workers_factory(self.config, factories)

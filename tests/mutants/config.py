@@ -11,6 +11,11 @@ BUILD: Final = (f"{TESTS}/test_build.py",)
 KINDS: Final = (f"{TESTS}/test_kinds.py",)
 TUNE: Final = "tests/unit/cli/test_tune.py"
 CURVES: Final = ("tests/unit/runs/test_curves.py",)
+TRUST: Final = (f"{TESTS}/test_trust.py",)
+DESCRIBE: Final = (f"{TESTS}/test_describe.py",)
+REGISTRY: Final = ("tests/unit/agent/test_registry.py",)
+WRAPPING: Final = ("tests/unit/agent/test_wrapping.py",)
+API: Final = ("tests/unit/test_api.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -30,15 +35,15 @@ MUTANTS: Final = (
     Mutant(
         "a preset lies over the file",
         f"{CONFIG}/run_config.py",
-        "document = layers.lay_over(document, read_document(file), settings())",
-        "document = layers.lay_over(read_document(file), document, settings())",
+        "document = layers.lay_over(document, from_file, settings())",
+        "document = layers.lay_over(from_file, document, settings())",
         RUN_CONFIG,
     ),
     Mutant(
         "any storage goes with any algorithm",
         f"{CONFIG}/run_config.py",
-        "    if storage not in fitting:\n",
-        "    if not fitting:\n",
+        "    if issubclass(storage_class, tuple(others.values())):\n",
+        "    if issubclass(storage_class, ()):\n",
         RUN_CONFIG,
     ),
     Mutant(
@@ -117,5 +122,110 @@ MUTANTS: Final = (
         "return Returns(training, metrics.TRAIN_RETURN)",
         "return Returns(training, metrics.EVAL_RETURN)",
         CURVES,
+    ),
+    Mutant(
+        "files are always trusted",
+        f"{CONFIG}/trust.py",
+        "    if reaches:\n",
+        "    if not reaches:\n",
+        TRUST,
+    ),
+    Mutant(
+        "names in lists are not looked at",
+        f"{CONFIG}/trust.py",
+        "    elif isinstance(value, (list, tuple)):\n",
+        "    elif isinstance(value, tuple):\n",
+        TRUST,
+    ),
+    Mutant(
+        "an id with a module is no code",
+        f"{CONFIG}/trust.py",
+        "(is_reference(text) or (is_name and",
+        "(is_reference(text) and (is_name and",
+        TRUST,
+    ),
+    Mutant(
+        "only tidy references are code",
+        f"{CONFIG}/trust.py",
+        '(is_reference(text) or (is_name and ":" in text))',
+        "is_reference(text)",
+        TRUST,
+    ),
+    Mutant(
+        "the file's layer is not asked about",
+        f"{CONFIG}/run_config.py",
+        "        check_trust(from_file, str(file), trust=trust)\n",
+        "",
+        TRUST,
+    ),
+    Mutant(
+        "a run's config is not asked about",
+        f"{CONFIG}/run_config.py",
+        "        check_trust(document, source, trust=trust)\n",
+        "",
+        TRUST,
+    ),
+    Mutant(
+        "addresses of clusters need no trust",
+        f"{CONFIG}/trust.py",
+        '    f"{SCHEME}.ray_address": "join the Ray cluster",\n',
+        "",
+        TRUST,
+    ),
+    Mutant(
+        "a part that is given again does not replace the file's",
+        f"{CONFIG}/layers.py",
+        "NAME: given_name(name, value)}\n        elif name == _WRAPPERS",
+        "NAME: document[name][NAME]}\n        elif name == _WRAPPERS",
+        TRUST,
+    ),
+    Mutant(
+        "a script's own classes pass for importable",
+        "agent/registry.py",
+        "if found is part and module != _MAIN else",
+        "if found is part or module == _MAIN else",
+        REGISTRY,
+    ),
+    Mutant(
+        "a class that is defined again takes the place of the first",
+        "agent/registry.py",
+        "is part or place == name)",
+        "is part or place)",
+        REGISTRY,
+    ),
+    Mutant(
+        "packages take the names of built-in parts",
+        "agent/registry.py",
+        "for places in (self.built_in, self._registered, self._given, self._installed):\n            if",
+        "for places in (self._installed, self.built_in, self._registered, self._given):\n            if",
+        REGISTRY,
+    ),
+    Mutant(
+        "registered names travel to processes that do not know them",
+        "agent/registry.py",
+        "return name if name in self.built_in else self.find(value)",
+        "return name",
+        REGISTRY,
+    ),
+    Mutant(
+        "the last wrapper is innermost",
+        "agent/wrapping.py",
+        "    for wrapping in wrappings:\n",
+        "    for wrapping in reversed(list(wrappings)):\n",
+        WRAPPING,
+    ),
+    Mutant(
+        "environments to test in are not compared with those to train in",
+        f"{CONFIG}/describe.py",
+        "or _task(test_envs) != _task(envs)):\n",
+        "or not test_envs):\n",
+        DESCRIBE,
+    ),
+    Mutant(
+        "networks of one's own are not kept",
+        f"{CONFIG}/parts.py",
+        "return value if option.kind is None or value is None else",
+        "return value if option.kind is None or value else",
+        API,
     ),
 )

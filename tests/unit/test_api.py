@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import recollect
-from recollect import DDQN, Agent, OffPolicyActor, api, metrics
+from recollect import DDQN, Agent, GAEBuffer, OffPolicyActor, PERBuffer, api, metrics
 from recollect.errors import CallbackError, ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
@@ -180,19 +181,90 @@ class Net(torch.nn.Module):
         return obs
 
 
+class OwnDQN(DDQN):
+    """An algorithm of one's own."""
+
+
+class OwnBuffer(PERBuffer):
+    """A storage of one's own."""
+
+
+class Odd(int):
+    """A number that no file knows."""
+
+
 def test_what_no_file_can_hold_is_named_before_anything_is_written(tmp_path: Path) -> None:
-    agent = make_agent(features=Net)
-    with pytest.raises(ConfigError, match=r"no file can hold actor\.features=<class .*Net'>.* without a folder"):
+    agent = Agent("ddqn", short_cartpole, **SMALL, **{"env.max_steps": Odd(5)})
+    with pytest.raises(ConfigError, match=r"no file can hold env\.max_steps=5.* without a folder"):
         agent.learn(30, log_dir=tmp_path / "run")
     assert agent.num_steps == 0
     agent.learn(30)
-    with pytest.raises(ConfigError, match=r"actor\.features=.*scheme\.actor\.save\(path\)"):
+    with pytest.raises(ConfigError, match=r"env\.max_steps=.*scheme\.actor\.save\(path\)"):
         agent.save(tmp_path / "agent")
     assert list(tmp_path.iterdir()) == []
     agent.scheme.actor.save(tmp_path / "weights.safetensors")
-    other = make_agent(features=Net, seed=2)
+    other = Agent("ddqn", short_cartpole, **SMALL | {"seed": 2})
     other.scheme.actor.load(tmp_path / "weights.safetensors")
     assert other.predict(PROBES).tolist() == agent.predict(PROBES).tolist()
+
+
+def test_classes_of_ones_own_are_parts(tmp_path: Path) -> None:
+    agent = Agent(OwnDQN, "CartPole-v1", OwnBuffer, features=Net, n_step=2, **SMALL)
+    assert (type(agent.scheme.algo), type(agent.scheme.storage)) == (OwnDQN, OwnBuffer)
+    agent.learn(30, log_dir=tmp_path / "run")
+    assert agent.config.algo == f"{__name__}:OwnDQN"
+    assert agent.config.storage == f"{__name__}:OwnBuffer"
+    assert agent.config.actor_options["features"] == f"{__name__}:Net"
+    loaded = Agent.load(tmp_path / "run")
+    assert loaded.predict(PROBES).tolist() == agent.predict(PROBES).tolist()
+    loaded.learn(10).save(tmp_path / "run")
+    assert Agent.load(tmp_path / "run").num_steps == 40
+
+
+def test_ours_are_known_by_their_names() -> None:
+    assert Agent(DDQN, "CartPole-v1", PERBuffer, **SMALL).config == make_agent().config
+
+
+def test_modules_lead_to_parts() -> None:
+    here = __name__
+    agent = Agent(f"{here}:OwnDQN", f"{here}:short_cartpole", f"{here}:OwnBuffer", features=f"{here}:Net", **SMALL)
+    assert (type(agent.scheme.algo), type(agent.scheme.storage)) == (OwnDQN, OwnBuffer)
+    assert isinstance(agent.scheme.actor.body.features, Net)
+    assert max(agent.evaluate().lengths) <= 5
+
+
+def test_a_run_that_no_file_can_name_says_so_when_it_starts(tmp_path: Path) -> None:
+    class Local(OwnDQN):
+        pass
+
+    agent = Agent(Local, "CartPole-v1", features=lambda space: Net(space), **SMALL)
+    agent.learn(20)
+    with pytest.warns(RecollectWarning, match=r"cannot be resumed from its files.*algo \(.*Local\), features .*module"):
+        agent.learn(20, log_dir=tmp_path / "run")
+    code = f"import recollect as rc; rc.Agent.load({str(tmp_path / 'run')!r}, trust=True)"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "which cannot be imported; give it again from Python, as in Agent.load(folder, algo=...)" in other.stderr
+    assert Agent.load(tmp_path / "run", algo=Local, features=Net).num_steps == 40
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"algo": Net}, "algo must be a class with create_factory, got <class .*Net'>; derive it from DDQN, SAC"),
+        ({"storage": Net}, "storage must be a class with create_factory.*; derive it from ReplayBuffer"),
+        ({"algo": f"{__name__}:OwnDQM"}, r"algorithm '.*:OwnDQM' is not there; did you mean 'OwnDQN'\?"),
+        ({"storage": GAEBuffer}, r"cannot learn from the storage 'gae'; use replay or"),
+        ({"features": 3}, "features must be a name, 'module:Name', a class or a function, got 3"),
+        ({"features": "fat"}, r"there are no features 'fat'; did you mean 'flat'\?"),
+        ({"memory": lambda width, size: torch.nn.Linear(width, size)}, "a module with `out_features` and `state_size`"),
+        ({"policy_head": Net}, "the algorithm has no policy that policy_head could be of; use critic_head"),
+        ({"algo": OwnDQN, "n_stp": 3}, r"did you mean 'n_step'\?"),
+    ],
+)
+def test_what_is_no_part_is_refused(parts: dict[str, Any], message: str) -> None:
+    given = {"algo": "ddqn", "storage": "per"} | parts
+    with pytest.raises(ConfigError, match=message):
+        Agent(given.pop("algo"), "CartPole-v1", **SMALL, **given)
 
 
 def test_an_actor_that_was_exchanged_acts() -> None:
@@ -245,17 +317,17 @@ def test_an_interrupted_training_is_saved_and_can_continue(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("env", "name"),
     [
-        (short_cartpole, "tests.unit.test_api.short_cartpole()"),
-        (partial(short_cartpole, max_steps=5), "tests.unit.test_api.short_cartpole()"),
-        (CartPoleEnv, "gymnasium.envs.classic_control.cartpole.CartPoleEnv()"),
+        (short_cartpole, "tests.unit.test_api:short_cartpole"),
+        (partial(short_cartpole, max_steps=5), "not importable: partial of tests.unit.test_api:short_cartpole"),
+        (CartPoleEnv, "gymnasium.envs.classic_control.cartpole:CartPoleEnv"),
     ],
 )
 def test_an_environment_may_come_from_a_function(env: Any, name: str, tmp_path: Path) -> None:
-    agent = Agent("ddqn", env, **SMALL).learn(40, log_dir=tmp_path / "run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecollectWarning)  # that a partial cannot be imported
+        agent = Agent("ddqn", env, **SMALL).learn(40, log_dir=tmp_path / "run")
     assert agent.config.env == name
     assert (max(agent.evaluate().lengths) <= 5) == (env is not CartPoleEnv)
-    with pytest.raises(ConfigError, match=r"made by the function .*\(\), which a file cannot hold"):
-        Agent.load(tmp_path / "run")
     assert torch.equal(q_values(Agent.load(tmp_path / "run", env=env)), q_values(agent))
 
 

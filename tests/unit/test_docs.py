@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
 WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md")
 # Run by tests/unit/cli/test_guides.py, which knows the agents that they speak of.
-RUN_ELSEWHERE = ("docs/guide/agents.md", "docs/guide/scaling.md")
+# The page on own parts is run by tests/integration/test_own_parts.py, in a folder of its own.
+RUN_ELSEWHERE = ("docs/guide/agents.md", "docs/guide/own-parts.md", "docs/guide/scaling.md")
 # Steps of the guide's complete loop and the start of learning, and steps of the README's agent: cut short here.
 # All else runs as it stands.
 FULL, SHORT = "= 1, 8, 40_000, 1_000,", "= 1, 8, 1_600, 800,"

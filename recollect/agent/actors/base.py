@@ -121,7 +121,7 @@ class Actor(nn.Module):
     @property
     def recurrent_size(self) -> int:
         """Width of a hidden state; 1 without memory."""
-        return self.config.recurrent_size
+        return 1 if self.body.memory is None else self.body.memory.state_size
 
     @property
     def sequence_overlap(self) -> int:

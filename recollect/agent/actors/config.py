@@ -3,19 +3,24 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 import gymnasium as gym
 from torch import nn
 
+from recollect.agent.registry import FEATURES, HEADS, MEMORIES
 from recollect.errors import ConfigError
-from recollect.options import Options, choices, count, count_or_zero, flag, one_of, option, optional
+from recollect.options import Options, choices, count, count_or_zero, flag, one_of, option
 
 Activation = Literal["relu", "tanh"]
-MemoryKind = Literal["gru", "lstm"]
 FeaturesBuilder = Callable[[gym.Space[Any]], nn.Module]
+"""Called with the observation space."""
 
-_FEATURES: Final = one_of("auto", "flat")
+MemoryBuilder = Callable[[int, int], nn.Module]
+"""Called with the width of the features and `memory_size`."""
+
+NetworkBuilder = Callable[[int, gym.Space[Any], "ActorConfig"], nn.Module]
+"""Called with the width of the features, the action space and the actor's config."""
 
 
 def _widths(name: str, value: object) -> tuple[int, ...]:
@@ -27,8 +32,9 @@ def _widths(name: str, value: object) -> tuple[int, ...]:
 
 
 def _features(name: str, value: object) -> object:
-    """Check a way to make features, or a function that builds one."""
-    return value if callable(value) else _FEATURES(name, value)
+    if value is None:
+        raise ConfigError(f"{name} must be auto, flat or your own, got None")
+    return FEATURES.check(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +43,8 @@ class ActorConfig(Options):
 
     Examples
     --------
-    >>> ActorConfig(hidden_sizes=(64, 64), memory="lstm").recurrent_size
-    128
+    >>> ActorConfig(hidden_sizes=[64, 64], memory="lstm").hidden_sizes
+    (64, 64)
     """
 
     hidden_sizes: tuple[int, ...] = option(
@@ -56,19 +62,30 @@ class ActorConfig(Options):
     )
     features: str | FeaturesBuilder = option(
         "auto",
-        "auto: images pass a CNN, all else is flattened; flat: everything is. From Python also a function that "
-        "takes the observation space and returns a module with `out_features`.",
+        "auto: images pass a CNN, all else is flattened; flat: everything is. Or your own, which takes the observation "
+        "space and is a module with `out_features`.",
         _features,
+        kind=FEATURES.kind,
     )
     feature_sizes: tuple[int, ...] = option(
         (), "Widths of layers that policy and critics share, between features and memory.", _widths
     )
-    memory: MemoryKind | None = option(
+    memory: str | MemoryBuilder | None = option(
         None,
-        "Recurrent memory that policy and critics share: gru, lstm or none.",
-        optional(one_of(*get_args(MemoryKind))),
+        "Recurrent memory that policy and critics share: gru, lstm, your own or none.",
+        MEMORIES.check,
+        kind=MEMORIES.kind,
     )
     memory_size: int = option(64, "Width of the memory.", count)
+    policy_head: str | NetworkBuilder | None = option(
+        None,
+        "Your own network from features to a distribution; none for the algorithm's.",
+        HEADS.check,
+        kind=HEADS.kind,
+    )
+    critic_head: str | NetworkBuilder | None = option(
+        None, "Your own network for each critic, from features to values; none for ours.", HEADS.check, kind=HEADS.kind
+    )
     sequence_overlap: int = option(0, "Steps at the start of a sequence that only warm the memory up.", count_or_zero)
     normalise_observations: bool = option(
         False, "Whether observations are shifted and scaled by their running mean and deviation.", flag
@@ -84,13 +101,6 @@ class ActorConfig(Options):
                 f"sequence_overlap warms a memory up, and there is none, got {self.sequence_overlap}; "
                 "choose memory='gru' or 'lstm', or leave sequence_overlap at 0"
             )
-
-    @property
-    def recurrent_size(self) -> int:
-        """Width of a stored hidden state; 1 without memory."""
-        if self.memory is None:
-            return 1
-        return 2 * self.memory_size if self.memory == "lstm" else self.memory_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,14 @@
 """What an algorithm asks of an actor: which heads, and which of them have target networks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-import gymnasium as gym
-from torch import nn
-
-from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.config import NetworkBuilder
 from recollect.checks import check_count
 from recollect.errors import ConfigError, closest
 
 PolicyKind = Literal["categorical", "gaussian", "squashed_gaussian", "deterministic"]
 CriticKind = Literal["q_values", "q_action", "value"]
-NetworkBuilder = Callable[[int, gym.Space[Any], ActorConfig], nn.Module]
-"""Called with the width of the features, the action space and the actor's config."""
 
 POLICY_KINDS: Final = get_args(PolicyKind)
 CRITIC_KINDS: Final = get_args(CriticKind)

@@ -12,7 +12,9 @@ from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObserva
 from recollect import keys
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.step import VectorEnv
+from recollect.agent.registry import ENVS, NOT_IMPORTABLE, is_reference
 from recollect.errors import ConfigError, closest
+from recollect.roles import EnvFunction
 
 _ATARI_PREFIX: Final = "ALE/"
 _ATARI_ENTRY_POINT: Final = "ale_py"
@@ -178,6 +180,21 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
         if str(spec.entry_point).startswith(prefix):
             _require(env_id, needed)
     return spec
+
+
+def find_function(env: str | EnvFunction) -> str | EnvFunction:
+    """The function that a registered name, or `module:Name`, leads to; ids of Gymnasium and functions stay."""
+    if not isinstance(env, str):
+        return env
+    if not is_reference(env):
+        is_ours = ENVS.spelled(env) in ENVS or env.startswith(NOT_IMPORTABLE)
+        return ENVS.find(env) if is_ours else env
+    module, _, name = env.partition(":")
+    try:
+        is_function = hasattr(import_module(module), name.partition(".")[0]) and name not in gym.registry
+    except ImportError as error:
+        raise ConfigError(f"{env!r} names a module that cannot be imported: {error}") from error
+    return ENVS.find(env) if is_function else env
 
 
 def _make(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:

@@ -15,6 +15,7 @@ from recollect.agent.envs.masks import gives_mask, masked_space
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
+from recollect.agent.wrapping import Wrapping, wrapped
 from recollect.checks import check_count, check_whole
 from recollect.errors import ConfigError, closest
 from recollect.roles import EnvFunction
@@ -42,6 +43,7 @@ class VecEnvFactory:
     seed: int = 0
     max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES
     masks: bool | None = None
+    wrappers: tuple[Wrapping, ...] = ()
 
     def __post_init__(self) -> None:
         if not callable(self.env_fn) and not isinstance(self.env_fn, str):
@@ -52,6 +54,8 @@ class VecEnvFactory:
             raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}")
         check_count("vec_env_size", self.vec_env_size)
         check_whole("max_consecutive_failures", self.max_consecutive_failures)
+        if self.wrappers and self.kind not in (keys.SYNC, keys.ASYNC):
+            raise ConfigError(f"wrappers go around single envs, which {self.kind!r} has none of; use 'sync' or 'async'")
 
     def __call__(
         self, device: torch.device | str = "cpu", index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN
@@ -74,7 +78,8 @@ class VecEnvFactory:
 
     def build_one(self, is_training: bool = True) -> EnvBuilder:
         """What makes one env."""
-        return self.build_by(partial(make_for, is_training))
+        build = self.build_by(partial(make_for, is_training))
+        return partial(wrapped, build, self.wrappers) if self.wrappers else build
 
     def env_fns(self, mode: str = keys.TRAIN) -> list[EnvBuilder]:
         """What makes each single env of a worker; none where there are no single envs."""
@@ -106,7 +111,12 @@ class VecEnvFactory:
 
     def frame_stack(self) -> int | None:
         """How many frames observations are stacks of, where the id tells, for storages to keep each frame once."""
-        return frame_stack_of(self.env_fn, self.kind, self.env_kwargs) if isinstance(self.env_fn, str) else None
+        if not isinstance(self.env_fn, str):
+            return None
+        depth = frame_stack_of(self.env_fn, self.kind, self.env_kwargs)
+        # A wrapper may have made something else of the stack.
+        is_kept = depth is None or not self.wrappers or (self.spaces()[0].shape or ())[:1] == (depth,)
+        return depth if is_kept else None
 
     def __repr__(self) -> str:
         name = self.env_fn if isinstance(self.env_fn, str) else getattr(self.env_fn, "__name__", repr(self.env_fn))

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect import keys
 from recollect.agent.envs.autoreset import driver_of
+from recollect.agent.envs.catalog import find_function
 from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
 from recollect.agent.envs.masks import MaskCheck
@@ -20,6 +21,7 @@ from recollect.agent.envs.spaces import ActionFormat, check_spaces, find_misfit
 from recollect.agent.envs.step import Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
 from recollect.agent.masks import has_mask
+from recollect.agent.wrapping import parse_wrappers
 from recollect.errors import EnvError, RecollectError
 from recollect.roles import EnvFunction, Observation
 
@@ -86,6 +88,7 @@ class VecEnv:
         autoreset_mode: AutoresetMode | str | None = None,
         seed: int = 0,
         max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES,
+        wrappers: object = (),
     ) -> tuple[VecEnvFactory, gym.Space[Any], gym.Space[Any]]:
         """Return a function that creates `VecEnv` instances, and the spaces of one env.
 
@@ -93,7 +96,7 @@ class VecEnv:
         ----------
         env_fn : callable or str
             `env_fn(**env_kwargs)` makes one env. For the kinds "native" and "envpool" it makes the vector
-            env, and gets `num_envs` too (and `seed`, one for each env, for "envpool"). Or an id.
+            env, and gets `num_envs` too (and `seed`, one for each env, for "envpool"). Or an id, or `module:Name`.
         env_kwargs : mapping, optional
             Options of the env.
         vec_env_size : int
@@ -106,6 +109,9 @@ class VecEnv:
             Seed of the run.
         max_consecutive_failures : int
             How often in a row an env may fail and be rebuilt; one more time is an `EnvError`. 0 rebuilds none.
+        wrappers : list
+            What each single env is wrapped in, innermost first: names of Gymnasium's wrappers, `module:Name`, classes
+            or functions, or mappings of a `name` (any of these) and options.
 
         Returns
         -------
@@ -116,13 +122,14 @@ class VecEnv:
         """
         factory = VecEnvFactory(
             vec_env_class=cls,
-            env_fn=env_fn,
+            env_fn=find_function(env_fn),
             env_kwargs=dict(env_kwargs or {}),
             vec_env_size=vec_env_size,
             kind=kind,
             autoreset_mode=find_autoreset_mode(autoreset_mode),
             seed=seed,
             max_consecutive_failures=max_consecutive_failures,
+            wrappers=parse_wrappers(wrappers),
         )
         obs_space, action_space = factory.spaces()
         return replace(factory, masks=factory.gives_masks), action_space, obs_space

@@ -32,6 +32,8 @@ COMMAND = re.compile(
 )
 # Commands that are shown with what they print and depend on no training: lists and errors.
 SAMPLE = re.compile(r"^\$ recollect (.*)\n(storages:\n(?:  .*\n)+|error: .*\n)", re.MULTILINE)
+# The module of parts that the guide to them writes piece by piece.
+MINE = re.compile(r"^```python\n# mine.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Numbers of steps and episodes in the guides, and those that are enough to see that the code runs.
 SHORTER = {
@@ -68,6 +70,10 @@ def test_commands_can_be_typed(line: str, tmp_path: Path, monkeypatch: pytest.Mo
         resolve().with_defaults().save(file)
     if any(word.startswith(f"{OWN_MODULE}:") for word in words):
         shutil.copy(OWN_ENV, tmp_path / f"{OWN_MODULE}.py")
+        monkeypatch.syspath_prepend(tmp_path)
+    if "mine:" in line:
+        pieces = MINE.findall((ROOT / "docs" / "guide" / "own-parts.md").read_text())
+        (tmp_path / "mine.py").write_text("".join(pieces))
         monkeypatch.syspath_prepend(tmp_path)
     if "--help" in words:
         return

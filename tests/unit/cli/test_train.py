@@ -53,7 +53,7 @@ def test_environments_come_from_modules_in_the_current_folder(recollect: Run, tm
     )
     outcome = recollect("train", "ddqn", "tasks_of_mine:Mine-v0", "--steps", "30", *TINY)
     assert outcome.code == 0, outcome.err
-    assert (tmp_path / "runs" / "tasks-of-mine-mine-ddqn-1" / "evaluation.json").exists()
+    assert (tmp_path / "runs" / "mine-ddqn-1" / "evaluation.json").exists()
 
 
 def test_a_run_leaves_all_that_there_is_to_know(trained: Path) -> None:

@@ -109,8 +109,7 @@ class Broken(CartPoleEnv):
 
 
 def test_the_limit_of_failures_is_that_of_train_and_test_envs() -> None:
-    config = resolve("ddqn", "CartPole-v1", preset="none", overrides={**SMALL, "max_consecutive_failures": 2})
-    scheme = build(config, Broken)
+    scheme = build(resolve("ddqn", Broken, preset="none", overrides={**SMALL, "max_consecutive_failures": 2}))
     for act in (scheme.col_worker.collect_train_data, scheme.col_worker.evaluate):
         with pytest.raises(EnvError, match=r"failed 3 times in a row.*max_consecutive_failures is 2"):
             act()

@@ -16,10 +16,11 @@ def test_a_storage_has_the_parameters_of_its_factory_and_the_options_of_all() ->
     assert "eta" in options_of(STORAGE, "ere")
 
 
-def test_functions_are_no_options() -> None:
+def test_options_that_are_functions_say_where_to_find_them() -> None:
     options = options_of(STORAGE, "her")
-    assert "share" in options
-    assert not {"her_function", "compute_reward", "compute_terminated", "options"} & set(options)
+    functions = [name for name, option in options.items() if option.kind == "function"]
+    assert sorted(functions) == ["compute_reward", "compute_terminated", "her_function"]
+    assert options["share"].kind is None
 
 
 def test_options_of_a_storage_are_explained_by_its_config() -> None:

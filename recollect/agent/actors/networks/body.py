@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.dense import MLP
-from recollect.agent.actors.networks.features import build_features
-from recollect.agent.actors.networks.memory import MEMORIES, Memory
+from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
 from recollect.agent.actors.spaces import map_observation
+from recollect.agent.registry import FEATURES
 from recollect.errors import ConfigError
 from recollect.roles import Observation
 
@@ -20,15 +20,15 @@ from recollect.roles import Observation
 class Body(nn.Module):
     """Observations to features, through shared layers and a memory where the config asks for them."""
 
-    memory: Memory | None
+    memory: Memory | StepwiseMemory | None
 
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
         self.features = _features_of(space, config).eval()
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
-        self.memory = MEMORIES[config.memory](sizes[-1], config.memory_size) if config.memory else None
-        self.out_features: int = config.memory_size if config.memory else sizes[-1]
+        self.memory = build_memory(config, sizes[-1])
+        self.out_features: int = sizes[-1] if self.memory is None else self.memory.out_features
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""
@@ -61,10 +61,8 @@ class Body(nn.Module):
 
 
 def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
-    """Build the features, or have the user's function build them."""
-    if not callable(config.features):
-        return build_features(space, flat=config.features == "flat")
-    features = config.features(space)
+    build = FEATURES.find(config.features) if isinstance(config.features, str) else config.features
+    features = build(space)
     if not isinstance(features, nn.Module) or not isinstance(getattr(features, "out_features", None), int):
         raise ConfigError(
             f"features must return a module with `out_features`, how many numbers it gives per row, got {features!r}"

@@ -54,6 +54,23 @@ class DuelingCritics(nn.Module):
         return advantage + (value - advantage.mean(-1, keepdim=True))
 
 
+class OwnCritics(nn.Module):
+    """Critics of the user's own, side by side: each takes what ours take, and gives one row of theirs."""
+
+    def __init__(self, critics: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.critics = nn.ModuleList(critics)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Features `[batch, num_features]`, and actions where critics take them -> values `[num, batch, …]`."""
+        return torch.stack([critic(*inputs) for critic in self.critics])
+
+    def first(self, *inputs: Tensor) -> Tensor:
+        """The same of the first critic alone -> values `[batch, …]`."""
+        values: Tensor = self.critics[0](*inputs)
+        return values
+
+
 def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
     """Build the critics that a plan asks for.
 
@@ -62,6 +79,10 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
     """
     if callable(plan.critic):
         return plan.critic(num_features, space, config)
+    if callable(config.critic_head):
+        num = 1 if plan.critic == "value" else plan.num_critics
+        critics = [config.critic_head(num_features, space, config) for _ in range(num)]
+        return critics[0] if plan.critic == "value" else OwnCritics(critics)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
     sizes = (num_features, *config.hidden_sizes)

@@ -121,6 +121,11 @@ def build_features(space: gym.Space[Any], *, flat: bool = False) -> Any:
     raise unknown_space("observation", space)
 
 
+def build_flat_features(space: gym.Space[Any]) -> Any:
+    """Build features without weights, of images too."""
+    return build_features(space, flat=True)
+
+
 def is_image(space: gym.spaces.Box) -> bool:
     """Whether the CNN fits: three axes, of which all but the channels are long enough.
 

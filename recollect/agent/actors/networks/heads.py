@@ -127,9 +127,15 @@ _HEADS: Final[dict[PolicyKind, dict[type[gym.Space[Any]], HeadBuilder]]] = {
 
 
 def build_policy(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module | None:
-    """Build the policy that a plan asks for; None where it asks for none."""
-    if plan.policy is None or callable(plan.policy):
-        return None if plan.policy is None else plan.policy(num_features, space, config)
+    """Build the policy that a plan asks for, or the user's in its place; None where the plan asks for none."""
+    if plan.policy is None:
+        if config.policy_head is not None:
+            raise ConfigError("the algorithm has no policy that policy_head could be of; use critic_head")
+        return None
+    if callable(config.policy_head):
+        return config.policy_head(num_features, space, config)
+    if callable(plan.policy):
+        return plan.policy(num_features, space, config)
     heads = _HEADS[plan.policy]
     for kind, head in heads.items():
         if isinstance(space, kind):

@@ -1,13 +1,15 @@
 """Recurrent memories: one step at a time when acting, whole sequences when learning."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from recollect.agent.actors.config import MemoryKind
+from recollect.agent.actors.config import ActorConfig
+from recollect.agent.registry import MEMORIES
+from recollect.errors import ConfigError
 
 
 class EpisodeSegments:
@@ -53,7 +55,7 @@ class Memory(nn.Module, ABC):
     def __init__(self, num_features: int, size: int) -> None:
         super().__init__()
         self.net = self.net_class(num_features, size, batch_first=True)
-        self.out_features = size
+        self.out_features = self.state_size = size
 
     def forward(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: outputs `[batch, size]`, and the state after it; where `done`, it was forgotten first."""
@@ -100,6 +102,10 @@ class LSTMMemory(Memory):
 
     net_class = nn.LSTM
 
+    def __init__(self, num_features: int, size: int) -> None:
+        super().__init__(num_features, size)
+        self.state_size = 2 * size
+
     def _step(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         output, cell = torch.lstm_cell(features, state.chunk(2, -1), *self._weights())
         return output, torch.cat((output, cell), -1)
@@ -124,4 +130,40 @@ class LSTMMemory(Memory):
         return torch.stack(cells, 1)
 
 
-MEMORIES: Final[dict[MemoryKind, Any]] = {"gru": GRUMemory, "lstm": LSTMMemory}
+class StepwiseMemory(nn.Module):
+    """A memory of the user's own, which has to know one step only: `cell(features, state) -> output, state`.
+
+    Where an episode begins, the state is set to zero before the step.
+    """
+
+    def __init__(self, cell: nn.Module) -> None:
+        super().__init__()
+        for name in ("out_features", "state_size"):
+            if not isinstance(cell, nn.Module) or not isinstance(getattr(cell, name, None), int):
+                raise ConfigError(f"memory must be a module with `out_features` and `state_size`, got {cell!r}")
+        self.cell = cell
+        self.out_features: int = cell.out_features  # type: ignore[assignment]
+        self.state_size: int = cell.state_size  # type: ignore[assignment]
+
+    def forward(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """One step: outputs `[batch, out_features]`, and the state after it `[batch, state_size]`."""
+        output, state = self.cell(features, state * (1.0 - done.float()))
+        return output, state
+
+    def unroll(self, features: Tensor, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """All steps of sequences: outputs `[num_seq, length, out_features]`, and the state after each."""
+        outputs, states = [], []
+        for step in range(features.shape[1]):
+            output, state = self(features[:, step], state, done[:, step])
+            outputs.append(output)
+            states.append(state.detach())
+        return torch.stack(outputs, 1), torch.stack(states, 1)
+
+
+def build_memory(config: ActorConfig, num_features: int) -> Memory | StepwiseMemory | None:
+    """Build the memory that a config asks for, if any."""
+    if config.memory is None:
+        return None
+    build = MEMORIES.find(config.memory) if isinstance(config.memory, str) else config.memory
+    memory = build(num_features, config.memory_size)
+    return memory if isinstance(memory, Memory) else StepwiseMemory(memory)

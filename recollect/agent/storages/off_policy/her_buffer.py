@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from recollect.agent.registry import FUNCTIONS
 from recollect.agent.storages.base import Creates
 from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.sampling.hindsight import Hindsight, Strategy
@@ -25,18 +26,15 @@ from recollect.options import number, one_of, option
 from recollect.roles import Actor, Algorithm, Device, Observation, VectorEnvs
 
 
-def _function(name: str, value: object) -> object:
-    if value is not None and not callable(value):
-        raise ConfigError(f"{name} must be callable or None, got {value!r}")
-    return value
-
-
 @dataclass(frozen=True)
 class HindsightConfig(StorageConfig):
     """Options of hindsight, apart from those of what it is combined with, so that `her_function` comes before them."""
 
     her_function: HerFunction | None = option(
-        None, "Rewrites rows for another goal; none for Gymnasium's goal observations.", _function, is_code=True
+        None,
+        "Rewrites rows for another goal; none for Gymnasium's goal observations.",
+        FUNCTIONS.check,
+        kind=FUNCTIONS.kind,
     )
     _: KW_ONLY
     strategy: Strategy = option(
@@ -44,10 +42,10 @@ class HindsightConfig(StorageConfig):
     )
     share: float = option(0.8, "Share of a batch that is relabelled.", number(0.0, 1.0))
     compute_reward: GoalFunction | None = option(
-        None, "Reward of achieved and desired goals; none for the environment's.", _function, is_code=True
+        None, "Reward of achieved and desired goals; none for the environment's.", FUNCTIONS.check, kind=FUNCTIONS.kind
     )
     compute_terminated: GoalFunction | None = option(
-        None, "Whether a goal ends the episode; none for the environment's.", _function, is_code=True
+        None, "Whether a goal ends the episode; none for the environment's.", FUNCTIONS.check, kind=FUNCTIONS.kind
     )
 
 

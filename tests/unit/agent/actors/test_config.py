@@ -20,11 +20,6 @@ def test_no_hidden_layer_is_a_linear_head() -> None:
     assert ActorConfig(hidden_sizes=()).hidden_sizes == ()
 
 
-@pytest.mark.parametrize(("memory", "width"), [(None, 1), ("gru", 7), ("lstm", 14)])
-def test_width_of_a_hidden_state(memory: Any, width: int) -> None:
-    assert ActorConfig(memory=memory, memory_size=7).recurrent_size == width
-
-
 def test_features_may_be_a_function() -> None:
     assert ActorConfig(features=_builder).features is _builder
 

@@ -42,12 +42,27 @@ def test_a_body_of_flat_observations_has_no_weights() -> None:
     assert after is state
 
 
-@pytest.mark.parametrize("options", [{}, {"feature_sizes": (6,)}, {"memory": "gru"}, {"memory": "lstm"}])
+class Trace(torch.nn.Module):
+    """A memory of the user's own: a decaying sum of what it has seen, three times as wide as its output."""
+
+    def __init__(self, num_features: int, size: int) -> None:
+        super().__init__()
+        self.take = torch.nn.Linear(num_features, 3 * size)
+        self.out_features, self.state_size = size, 3 * size
+
+    def forward(self, features: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        state = 0.5 * state + self.take(features).tanh()
+        return state[:, : self.out_features], state
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"feature_sizes": (6,)}, {"memory": "gru"}, {"memory": "lstm"}, {"memory": Trace}]
+)
 @pytest.mark.parametrize("space", [FLAT, NESTED])
 def test_sequences_give_what_single_steps_give(space: Any, options: dict[str, Any]) -> None:
     config = ActorConfig(memory_size=5, **options)
     body, obs = Body(space, config), _sequences(space)
-    state = torch.randn(NUM_SEQ, config.recurrent_size)
+    state = torch.randn(NUM_SEQ, 1 if body.memory is None else body.memory.state_size)
     done = torch.tensor([[0, 0, 1, 0], [1, 0, 0, 0]]).unsqueeze(-1)
     features, states = body.unroll(obs, state, done)
     assert features.shape == (NUM_SEQ, LENGTH, body.out_features)

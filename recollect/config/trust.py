@@ -1,0 +1,95 @@
+"""What a file may not have done without the caller's word: import code, connect, or write elsewhere."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from recollect.agent.registry import NOT_IMPORTABLE, REGISTRIES, is_reference
+from recollect.config.files import NAME, Document
+from recollect.config.parts import NAMED_PARTS, SCHEME, STORAGE
+from recollect.errors import ConfigError
+
+# Options that reach beyond the process and the folder of its run, and what they do.
+_REACHES: Final = {
+    f"{SCHEME}.ray_address": "join the Ray cluster",
+    f"{SCHEME}.runtime_env": "have Ray set up",
+    f"{SCHEME}.journal_folder": "write to",
+    f"{STORAGE}.path": "write to",
+}
+# What the caller has allowed, for as long as the process lasts: it is imported by then.
+_ALLOWED: Final[set[str]] = set()
+
+
+def check_trust(document: Document, source: str, *, trust: bool = False) -> None:
+    """Refuse a file that names code or places that the caller has not allowed.
+
+    Names that are built in, registered, of installed packages, or that the caller gave in this process are free.
+
+    Parameters
+    ----------
+    document : dict
+        What the file has.
+    source : str
+        Which file, or folder, it is.
+    trust : bool
+        Whether the caller allows what it names.
+    """
+    texts = dict(_texts(document))
+    for keyword, name in lost_parts(document).items():
+        if not _is_known(NOT_IMPORTABLE + name):
+            raise ConfigError(
+                f"{keyword} of {source} was {name}, which cannot be imported; give it again from Python, as in "
+                f"Agent.load(folder, {keyword}=...)"
+            )
+    named = {text for path, text in texts.items() if _leads_to_code(path, text)}
+    if trust:
+        _ALLOWED.update(named)
+        return
+    modules = sorted({text.partition(":")[0] for text in named})
+    reaches = [f"{what} {value!r} ({path})" for path, what in _REACHES.items() if (value := _look_up(document, path))]
+    if modules:
+        reaches.insert(0, f"import {'the module' if len(modules) == 1 else 'the modules'} {', '.join(modules)}")
+    if reaches:
+        raise ConfigError(
+            f"{source} asks to {', and to '.join(reaches)}; a file can name anything, so allow it only if you trust "
+            "where it is from: trust=True"
+        )
+
+
+def lost_parts(document: Document) -> dict[str, str]:
+    """Parts that no other process can import, by the argument of `Agent.load` that gives them again."""
+    texts = ((_keyword(path), text) for path, text in _texts(document))
+    return {path: text.removeprefix(NOT_IMPORTABLE) for path, text in texts if text.startswith(NOT_IMPORTABLE)}
+
+
+def _leads_to_code(path: str, text: str) -> bool:
+    """Whether a text is a reference that the caller did not give: a name of a part with a colon always is one."""
+    is_name = path.endswith(f".{NAME}") or path in NAMED_PARTS
+    return (is_reference(text) or (is_name and ":" in text)) and not _is_known(text)
+
+
+def _is_known(text: str) -> bool:
+    return text in _ALLOWED or any(text in registry for registry in REGISTRIES.values())
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in nested mappings and lists, by its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, f"{path}.{number}")
+
+
+def _look_up(document: Document, path: str) -> object:
+    part, _, option = path.partition(".")
+    options = document.get(part)
+    return options.get(option) if isinstance(options, Mapping) else None
+
+
+def _keyword(path: str) -> str:
+    """Argument of `Agent.load` that gives the part at a path again."""
+    part, *options = path.split(".")
+    return part if not options or options[0] == NAME or options[0].isdecimal() else options[0]
