@@ -36,7 +36,8 @@ def draw(report: Report, path: Path) -> None:
     panels[0][0].invert_yaxis()
     handles = [Patch(color=_colour(name)) for name in report.names]
     titles = [COMPETITORS[name].title for name in report.names]
-    figure.legend(handles, titles, loc="outside upper center", ncols=len(titles), frameon=False)
+    columns = min(len(titles), 4 * len(numbers))
+    figure.legend(handles, titles, loc="outside upper center", ncols=columns, frameon=False)
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
