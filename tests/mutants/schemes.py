@@ -164,7 +164,7 @@ MUTANTS: Final = (
         f"{SCHEME}/base/engine.py",
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})",
         "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
-        ("tests/integration/ray/test_signals.py",),
+        (f"{TESTS}/base/test_engine.py",),
     ),
     Mutant(
         "peers update with their own gradients alone",

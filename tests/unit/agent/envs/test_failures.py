@@ -100,6 +100,15 @@ def test_the_error_that_ends_the_run_shows_the_traceback_of_the_env_once() -> No
     assert isinstance(error.value.__context__, ValueError), "at hand for a debugger"
 
 
+def test_a_traceback_that_was_shown_is_not_part_of_the_error_that_ends_the_run() -> None:
+    env = FaultTolerantEnv(Building(*[{"failing_step": 1}] * 2), 1)
+    env.reset(seed=0)
+    assert 'raise ValueError("no step today")' in env.step(0)[-1][keys.FAILURE_TRACEBACK]
+    with pytest.raises(EnvError, match="failed 2 times in a row, at last with ValueError: no step today") as error:
+        env.step(0)
+    assert "Traceback" not in str(error.value)
+
+
 def test_a_limit_of_0_rebuilds_nothing() -> None:
     build = Building({"failing_step": 1}, {})
     env = FaultTolerantEnv(build, 0)

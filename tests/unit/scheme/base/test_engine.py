@@ -1,8 +1,10 @@
 """Ray is imported when it is needed; what it says of errors is put in short and in full."""
 
 import importlib
+import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -65,3 +67,20 @@ def test_the_cause_is_what_the_worker_raised() -> None:
     cause = ValueError("x")
     assert engine.cause_of(TaskError(cause)) is cause
     assert engine.cause_of(cause) is cause
+
+
+def test_processes_that_ray_starts_are_deaf_to_signals_that_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They inherit what is blocked here."""
+    blocked: list[set[int]] = []
+
+    def start(**options: object) -> None:
+        blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+    context = SimpleNamespace(gcs_address="here")
+    ray = SimpleNamespace(is_initialized=lambda: False, init=start, get_runtime_context=lambda: context)
+    monkeypatch.setattr(engine, "require_ray", lambda: ray)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert engine.connect()
+    assert blocked[0] >= {signal.SIGTERM, signal.SIGHUP}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+    assert signal.SIGTERM not in before
