@@ -56,6 +56,7 @@ def test_a_process_that_was_killed_does_not_hold_it(tmp_path: Path, other: "subp
     FolderLock(tmp_path).release()
 
 
+@pytest.mark.slow
 def test_a_learner_holds_its_folder_until_it_is_closed(tmp_path: Path) -> None:
     learner = Learner(make_scheme(), 40, tmp_path / "run")
     learner.step()
@@ -69,6 +70,7 @@ def test_a_learner_holds_its_folder_until_it_is_closed(tmp_path: Path) -> None:
     assert takes(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_learner_that_cannot_resume_lets_the_folder_go(tmp_path: Path) -> None:
     RunDirectory.create(tmp_path)
     with pytest.raises(RuntimeError, match="no checkpoint"):
