@@ -111,6 +111,12 @@ WRITTEN = [
         "algo: ppo\nenv: CartPole-v1\nstorage: per\n",
         "ppo cannot learn from the storage 'per'; use gae or vtrace",
     ),
+    (
+        "run.yaml",
+        "algo: ddqn\nenv: mine:Thing\n",
+        "run.yaml asks to import the module mine; a file can name anything, so allow it only if you trust where it is "
+        "from: --trust",
+    ),
     ("run.toml", "algo = \n", "run.toml is not valid TOML: Invalid value (at line 1, column 8)"),
     ("run.json", "{}", "a config file ends in .yaml, .yml or .toml, got 'run.json'"),
 ]
