@@ -43,4 +43,4 @@ def run(options: argparse.Namespace) -> int:
             f"{options.run} already has {num_done:,} steps, and {steps:,} were asked for; ask for more with --steps"
         )
     threads = config.threads if options.threads is None else options.threads
-    return resume(replace(config, steps=steps, threads=threads), run)
+    return resume(replace(config, steps=steps, threads=threads), run, trust=options.trust)

@@ -14,7 +14,7 @@ import torch
 from recollect.callbacks import Callback, StopAt
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
-from recollect.errors import RecollectError, StorageError
+from recollect.errors import ConfigError, RecollectError, StorageError
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
@@ -51,6 +51,12 @@ class _SessionOptions:
     mlflow_experiment: str | None = None
     mlflow_id: str | None = None
     stop_at: float | None = None
+
+    @property
+    def services(self) -> list[str]:
+        """Where metrics are sent besides the folder."""
+        named = {"Weights & Biases": self.wandb_project, "MLflow": self.mlflow_experiment}
+        return [f"{name} ({place})" for name, place in named.items() if place]
 
     @property
     def callbacks(self) -> list[Callback]:
@@ -104,11 +110,19 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
     return _train(learner, config, folder)
 
 
-def resume(config: RunConfig, run: RunDirectory) -> int:
-    """Resume a run from its newest checkpoint, with the session options it was begun with; returns an exit code."""
+def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
+    """Resume a run from its newest checkpoint, with the session options it was begun with; returns an exit code.
+
+    Metrics go to services that its files name only if the caller trusts them.
+    """
     # Locked before anything is built, and before other services hear of the run.
     with FolderLock(run.path):
         kept = _SessionOptions.read(run.path)
+        if kept.services and not trust:
+            raise ConfigError(
+                f"{run.path / _OPTIONS_FILE} asks to send metrics to {' and '.join(kept.services)}; allow it if you "
+                "trust where it is from: trust=True"
+            )
         scheme = _prepare(config)
         kept, writers = _open_writers(kept, run.path.name, config.to_document())
         learner = Learner(

@@ -171,6 +171,10 @@ def test_a_resumed_run_is_recorded_as_before(recollect: Run, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(options) or there))
     assert recollect(*CARTPOLE, "--steps", "60", "--no-replay", "--wandb", "mine", *TINY).code == 0
     outcome = recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200")
+    assert outcome.code == 2
+    assert "session.json asks to send metrics to Weights & Biases (mine);" in outcome.err
+    assert len(calls) == 1
+    outcome = recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200", "--trust")
     assert (outcome.code, outcome.err) == (0, "")
     assert not Path("runs/cartpole-ddqn-1/storage").exists()
     new, known = calls
@@ -432,7 +436,7 @@ def test_metrics_go_to_mlflow_and_a_resumed_run_continues_there(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "tracked").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     assert recollect(*CARTPOLE, "--steps", "60", "--mlflow", "mine", *TINY).code == 0
-    assert recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200").code == 0
+    assert recollect("resume", "runs/cartpole-ddqn-1", "--steps", "200", "--trust").code == 0
     client = MlflowClient((tmp_path / "tracked").as_uri())
     experiment = client.get_experiment_by_name("mine")
     assert experiment is not None
