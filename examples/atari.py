@@ -22,7 +22,6 @@ def main(steps: int = 50_000) -> float:
         frame_stack=4,
         n_step=3,
         alpha=0.5,
-        default_error=1.0,
         dueling=True,
         hidden_sizes=(512,),
         critic_lr=1e-4,

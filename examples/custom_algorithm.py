@@ -53,7 +53,7 @@ def main(steps: int = 15_000, seed: int = 1) -> float:
     scheme = rc.Scheme(
         algorithm,
         rc.OffPolicyActor.create_factory(obs_space, action_space, algorithm, seed=seed, hidden_sizes=(128, 128)),
-        rc.PERBuffer.create_factory(50_000, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, default_error=1.0, seed=seed),
+        rc.PERBuffer.create_factory(50_000, n_step=3, alpha=0.6, beta=0.4, epsilon=0.01, seed=seed),
         envs,
         envs,
     )

@@ -67,7 +67,7 @@ def play(q: nn.Module, num_episodes: int = 20) -> float:
 def main(steps: int = 10_000, seed: int = 1) -> float:
     torch.manual_seed(seed)
     memory = rc.PERBuffer.standalone(
-        steps // NUM_ENVS, num_envs=NUM_ENVS, gamma=0.99, seed=seed, n_step=3, alpha=0.6, beta=0.4, default_error=1.0
+        steps // NUM_ENVS, num_envs=NUM_ENVS, gamma=0.99, seed=seed, n_step=3, alpha=0.6, beta=0.4
     )
     collect(memory, steps, seed)
     score = play(learn(memory, num_updates=steps // 4))

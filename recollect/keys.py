@@ -60,6 +60,9 @@ DESIRED_GOAL: Final = "desired_goal"
 # Where Gymnasium's vector environments put the last observations and infos of envs that they reset in the same step.
 FINAL_OBS: Final = "final_obs"
 HAS_FINAL_OBS: Final = "_final_obs"
+# The same, as Gymnasium called them before its version 1.
+OLD_FINAL_OBS: Final = "final_observation"
+HAS_OLD_FINAL_OBS: Final = "_final_observation"
 FINAL_INFO: Final = "final_info"
 
 # Where environments say which actions they allow: in an info, or in a dict observation.

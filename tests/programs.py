@@ -386,6 +386,7 @@ def _change(config: Config, rng: np.random.Generator) -> Change:
         choices["n_step"] = [1, 2, 3, 5] if config.features["n_step"] == "several" else [1]
     if config.settings.prioritised:
         choices |= {"alpha": [0.0, 0.6, 1.0], "beta": [0.0, 0.5, 1.0], "epsilon": [0.0, 0.01, 1.0]}
+        choices["default_error"] = [1e6, 1.0, 10.0]
     if config.settings.recent:
         choices |= {"eta": [1.0, 0.99, 0.5**0.001], "cmin": [1, 3, 8]}
     name = str(rng.choice(sorted(choices)))

@@ -16,6 +16,8 @@ from recollect import keys
 
 Row = dict[str, np.ndarray]
 LANE_SHIFT = 40
+# The default error that stands for the largest error seen so far.
+AS_LARGE_AS_ANY = 1e6
 FROM_FIRST = (keys.OBS, keys.ACTION, keys.ACTION_PROBS, keys.DONE, keys.RHS)
 FROM_LAST = (keys.NEXT_OBS, keys.NEXT_RHS, keys.NEXT_DONE, keys.NEXT_TERMINATED)
 FOLDED = (keys.REWARD, keys.IREWARD)
@@ -87,7 +89,7 @@ class Settings:
     epsilon: float = 0.0
     alpha: float = 0.0
     beta: float = 1.0
-    default_error: float = 1e6
+    default_error: float = AS_LARGE_AS_ANY
     eta: float = 1.0
     cmin: float = 5000
     strategy: str = "future"
@@ -158,6 +160,7 @@ class ReferenceStore:
         self.free: list[int] = []
         self.num_mismatches = 0
         self.num_overwritten = 0
+        self.largest_error = np.float32(0)
         self.eta = settings.eta
         self.returns: list[float] = []
         self.best_improvement = 0.0
@@ -239,9 +242,14 @@ class ReferenceStore:
         step = Step(lane.head, row, ended, terminated, bool(cut.item()) and not ended, self._new_error())
         lane.steps.append(step)
         lane.head += 1
+        if self.settings.length and len(lane.steps) >= self.settings.length:
+            # A sequence is new data once it is complete.
+            lane.steps[-self.settings.length].error = self._new_error()
         self.num_overwritten += self._evict()
 
     def _new_error(self) -> np.float32:
+        if self.settings.default_error == AS_LARGE_AS_ANY:
+            return self.largest_error or np.float32(1)
         return np.float32(self.settings.default_error)
 
     def _continues(self, row: Row, following: Row) -> bool:
@@ -311,6 +319,7 @@ class ReferenceStore:
                 largest[step_id] = max(np.float32(error), largest.get(step_id, np.float32(0)))
         for step_id, kept in largest.items():
             self.step(step_id).error = kept
+            self.largest_error = max(self.largest_error, kept)
         return num_stale
 
     def find(self, step_id: int) -> tuple[int, int] | None:
@@ -420,12 +429,11 @@ class ReferenceStore:
         total = sum(values.values())
         return {step_id: value / total for step_id, value in values.items()}
 
-    def weights(self, candidates: list[int]) -> dict[int, float]:
-        """The importance weight of each candidate that can be drawn."""
+    def weights(self, drawn: list[int], candidates: list[int]) -> list[float]:
+        """The importance weights of steps that were drawn together from these candidates."""
         values = self.probabilities(candidates)
-        raw = {step_id: (len(values) * p) ** -self.settings.beta for step_id, p in values.items() if p > 0}
-        largest = max(raw.values())
-        return {step_id: value / largest for step_id, value in raw.items()}
+        raw = [(len(values) * values[step_id]) ** -self.settings.beta for step_id in drawn]
+        return [value / max(raw) for value in raw]
 
     def row(self, step_id: int) -> Row:
         """The row that a batch must hold for a step."""

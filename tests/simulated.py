@@ -136,7 +136,7 @@ class ObservationKind:
         for path, (dtype, shape) in self.layout.items():
             values = random_values(rng, dtype, shape)
             if self.odd_floats and dtype.startswith("float") and rng.random() < 0.2:
-                values.reshape(-1)[0] = rng.choice([np.nan, np.inf, -0.0, 0.0])
+                values.reshape(-1)[0] = rng.choice([-np.inf, np.inf, -0.0, 0.0])
             leaves[self.prefix + path] = values
         return leaves
 

@@ -26,11 +26,14 @@ ON_POLICY = f"{STORAGES}.on_policy"
 VTRACE = "rho_bar=1.0, c_bar=1.0, trace_lambda=1.0"
 STORAGE_TENSORS = (*STEP_TENSORS, "Value", "LogProb")
 
+METHODS = {name: text.removesuffix("*args").removesuffix(", ") for name, text in STORAGE.methods.items()}
+METHODS["generate_batches"] += ", shuffle=True"
+
 GAE_BUFFER = Documented(
     module=f"{ON_POLICY}.gae_buffer",
     name="GAEBuffer",
     constructor="size, device, actor, algorithm, envs, gae_lambda=0.95",
-    methods=STORAGE.methods,
+    methods=METHODS,
     classmethods={"create_factory": "size, gae_lambda=0.95"},
     storage_tensors=STORAGE_TENSORS,
 )
@@ -38,7 +41,7 @@ VTRACE_BUFFER = Documented(
     module=f"{ON_POLICY}.vtrace_buffer",
     name="VTraceBuffer",
     constructor=f"size, device, actor, algorithm, envs, {VTRACE}",
-    methods=STORAGE.methods,
+    methods=METHODS,
     classmethods={"create_factory": f"size, {VTRACE}"},
     storage_tensors=STORAGE_TENSORS,
 )

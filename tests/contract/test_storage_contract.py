@@ -67,25 +67,24 @@ PER = "n_step=1, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000"
 ERE = f"{PER}, eta=1.0, cmin=5000"
 
 # The documents give the abstract before_gradients and after_gradients other parameters than every
-# subclass has; the subclasses' form counts. They also end each abstract signature with *args, which
-# is a licence for subclasses to take more, not a parameter, and is therefore left out here.
+# subclass has; the subclasses' form counts.
 STORAGE = Documented(
     module=f"{STORAGES}.base",
     name="Storage",
     bases=("abc.ABC",),
-    constructor="size, device, actor, algorithm",
+    constructor="size, device, actor, algorithm, *args",
     methods={
-        "after_gradients": "batch, info",
-        "before_gradients": "",
-        "generate_batches": "num_mini_batch, mini_batch_size, num_epochs=1",
-        "get_all_buffer_data": "data_to_cpu=False",
-        "init_tensors": "sample",
-        "insert_data_slice": "new_data",
-        "insert_transition": "sample",
-        "reset": "",
-        "update_storage_parameter": "parameter_name, new_parameter_value",
+        "after_gradients": "batch, info, *args",
+        "before_gradients": "*args",
+        "generate_batches": "num_mini_batch, mini_batch_size, num_epochs=1, *args",
+        "get_all_buffer_data": "data_to_cpu=False, *args",
+        "init_tensors": "sample, *args",
+        "insert_data_slice": "new_data, *args",
+        "insert_transition": "sample, *args",
+        "reset": "*args",
+        "update_storage_parameter": "parameter_name, new_parameter_value, *args",
     },
-    classmethods={"create_factory": "size"},
+    classmethods={"create_factory": "size, *args"},
     abstract=frozenset(
         {
             "after_gradients",

@@ -74,8 +74,8 @@ MUTANTS: Final = (
     Mutant(
         "an epoch goes through the steps in their order",
         f"{ON_POLICY}/rollouts.py",
-        "np.array_split(rng.permutation(num_rows), min(num_parts, num_rows))",
-        "np.array_split(np.arange(num_rows), min(num_parts, num_rows))",
+        "np.arange(num_rows) if rng is None else rng.permutation(num_rows)",
+        "np.arange(num_rows)",
         BUFFERS,
     ),
 )

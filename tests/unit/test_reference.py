@@ -90,7 +90,8 @@ def test_priorities_and_weights() -> None:
     assert store.set_errors([0, 1, 1, 99], [0.0, 1.0, 16.0, 5.0]) == 1
     candidates = store.candidates(store.next_windows())
     assert list(store.probabilities(candidates).values()) == [0.0, 0.5, 0.25, 0.25]
-    assert store.weights(candidates) == {1: 0.5, 2: 1.0, 3: 1.0}
+    assert store.weights([1, 2, 3], candidates) == [0.5, 1.0, 1.0]
+    assert store.weights([1], candidates) == [1.0]
 
 
 def test_recent_window_shrinks_within_a_call_and_across_calls() -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.errors import SchemaError
+from recollect.roles import Array
 
 
 def bt(m: Tensor) -> Tensor:
@@ -53,8 +54,8 @@ def get_gradients(*nets: nn.Module, grads_to_cpu: bool = False) -> list[Tensor |
     return take_gradients(list(_trained(nets)), grads_to_cpu=grads_to_cpu)
 
 
-def set_gradients(*nets: nn.Module, gradients: Sequence[Tensor | None], device: torch.device | str) -> None:
-    """Set the gradients of all trained parameters of `nets`, in the order of `get_gradients`."""
+def set_gradients(*nets: nn.Module, gradients: Sequence[Array | None], device: torch.device | str) -> None:
+    """Set the gradients, tensors or arrays, of all trained parameters of `nets`, in the order of `get_gradients`."""
     put_gradients(list(_trained(nets)), gradients, torch.device(device))
 
 
@@ -71,12 +72,12 @@ def take_gradients(parameters: Sequence[nn.Parameter], *, grads_to_cpu: bool) ->
     return gradients
 
 
-def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor | None], device: torch.device) -> None:
-    """Set the gradients of `parameters`."""
+def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Array | None], device: torch.device) -> None:
+    """Set the gradients of `parameters`, from tensors or arrays."""
     if len(parameters) != len(gradients):
         raise SchemaError(f"expected {len(parameters)} gradients, one for each parameter, got {len(gradients)}")
     for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient if gradient is None else gradient.to(device)
+        parameter.grad = gradient if gradient is None else torch.as_tensor(gradient, device=device)
 
 
 def _cholesky(cov: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from recollect.roles import Actor, Algorithm, Batch, Device, Info, Sample, Vecto
 class Storage(ABC):
     """Base class of all storages: experience in, batches out.
 
+    Its methods may be written with more parameters, as they take any here.
+
     Parameters
     ----------
     size : int
@@ -48,43 +50,47 @@ class Storage(ABC):
 
     @classmethod
     @abstractmethod
-    def create_factory(cls, size: int) -> "StorageFactory[Self]":
+    def create_factory(cls, size: int, *args: Any, **options: Any) -> "StorageFactory[Self]":
         """Return a function that creates storages of this class."""
 
     @abstractmethod
-    def init_tensors(self, sample: Sample) -> None:
+    def init_tensors(self, sample: Sample, *args: Any, **options: Any) -> None:
         """Plan the storage from a first sample `[num_envs, ...]`, without storing it."""
 
     @abstractmethod
-    def insert_transition(self, sample: Sample) -> None:
+    def insert_transition(self, sample: Sample, *args: Any, **options: Any) -> None:
         """Store one step of every env, `[num_envs, ...]`."""
 
     @abstractmethod
-    def insert_data_slice(self, new_data: Sample) -> None:
+    def insert_data_slice(self, new_data: Sample, *args: Any, **options: Any) -> None:
         """Store several steps of every env, `[time, num_envs, ...]`."""
 
     @abstractmethod
-    def get_all_buffer_data(self, data_to_cpu: bool = False) -> Batch:
+    def get_all_buffer_data(self, data_to_cpu: bool = False, *args: Any, **options: Any) -> Batch:
         """Return all that is stored, oldest first, `[time, num_envs, ...]`."""
 
     @abstractmethod
-    def before_gradients(self) -> None:
+    def before_gradients(self, *args: Any, **options: Any) -> None:
         """Do what has to be done before gradients are computed."""
 
     @abstractmethod
-    def after_gradients(self, batch: Batch, info: Info) -> Info:
+    def after_gradients(self, batch: Batch, info: Info, *args: Any, **options: Any) -> Info:
         """Learn from the gradient computation of `batch`; returns `info`, extended."""
 
     @abstractmethod
-    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]:
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1, *args: Any, **options: Any
+    ) -> Iterator[Batch]:
         """Yield `num_epochs * num_mini_batch` batches, each made when it is asked for."""
 
     @abstractmethod
-    def reset(self) -> None:
+    def reset(self, *args: Any, **options: Any) -> None:
         """Remove what is stored."""
 
     @abstractmethod
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
+    def update_storage_parameter(
+        self, parameter_name: str, new_parameter_value: object, *args: Any, **options: Any
+    ) -> None:
         """Change a parameter while running; an unknown name changes nothing and warns."""
 
 

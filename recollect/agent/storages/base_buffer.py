@@ -33,6 +33,8 @@ STEP_KEYS: Final = (
     keys.NEXT_RHS,
     keys.NEXT_DONE,
 )
+# What a sample may have beside the keys of `storage_tensors`: how its rows are to be taken.
+_MARKS: Final = (keys.NEXT_TERMINATED, keys.CUT, keys.SKIP, keys.START)
 _GENERATOR: Final = "generator"
 # Parameters that change while running and are no options.
 _MAX_SIZE: Final = "max_size"
@@ -89,6 +91,8 @@ class BaseBuffer(Storage):
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self.changed_parameters: dict[str, Any] = {}
+        self._warnings_given: set[str] = set()
+        self._num_keys = 0
         self._check_config(self.config)
         self._rng = seeded_generator(self.config.seed)
         self._store = ExperienceStore(
@@ -165,13 +169,19 @@ class BaseBuffer(Storage):
         A storage that is planned already refuses a sample that it could not store.
         """
         with self._store.lock:
+            sample = self._kept(sample)
             self._store.build(sample)
             self._store.access.intake.read(sample)
 
     def insert_transition(self, sample: Sample) -> None:
-        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`."""
+        """Store one step of every env, arrays or tensors `[num_envs, ...]`, but for rows marked `Skip`.
+
+        A key whose value is None is left out, and so is, with a warning, one that `storage_tensors` does not have.
+        """
         with self._store.lock:
-            self._store.insert(sample)
+            # Samples with as many keys as one that was kept whole need no other look.
+            is_whole = type(sample) is dict and len(sample) == self._num_keys
+            self._store.insert(sample if is_whole else self._kept(sample))
             self._on_append()
 
     def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:
@@ -188,6 +198,7 @@ class BaseBuffer(Storage):
             counted by `num_repeated`, and a gap breaks the stream. A source that starts numbering again is
             released first.
         """
+        new_data = self._kept(new_data)
         if not isinstance(new_data, Mapping) or keys.REWARD not in new_data:
             raise SchemaError(f"a slice must be a dict of arrays with {keys.REWARD}")
         rewards = new_data[keys.REWARD]
@@ -280,6 +291,26 @@ class BaseBuffer(Storage):
     def load_state(self, extras: Extras) -> None:
         """Resume from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
+
+    def _kept(self, sample: Any) -> Any:
+        """A sample without keys that have no value, or that no storage of this class keeps; all else is left alone."""
+        if not isinstance(sample, Mapping):
+            return sample
+        known = (*self.storage_tensors, *_MARKS)
+        for key in sample.keys() - set(known):
+            self._warn_once(
+                f"{type(self).__name__} does not keep {key!r}, which is left out; {closest(str(key), known)}"
+            )
+        kept = {key: sample[key] for key in sample if key in known and sample[key] is not None}
+        if len(kept) == len(sample):
+            self._num_keys = len(kept)
+        return kept
+
+    def _warn_once(self, message: str) -> None:
+        """Warn whoever called a method of this storage."""
+        if message not in self._warnings_given:
+            self._warnings_given.add(message)
+            warnings.warn(message, RecollectWarning, stacklevel=4)
 
     def _on_append(self) -> None:
         """Follow the cursors: parts that keep something for each slot bring it up to date."""

@@ -9,7 +9,7 @@ from recollect.agent.storages import EREBuffer, PERBuffer
 from recollect.config import RunConfig, build, resolve
 from recollect.config.parts import STORAGE, listed_options, options_of
 
-PRIORITISED = {"alpha": 0.6, "beta": 0.4, "epsilon": 0.01, "default_error": 1.0}
+PRIORITISED = {"alpha": 0.6, "beta": 0.4, "epsilon": 0.01}
 
 
 def options(algo: str, env: str, preset: str = "auto", **overrides: Any) -> dict[str, Any]:
@@ -27,7 +27,8 @@ def test_named_storages_do_what_they_are_named_for() -> None:
 def test_they_keep_what_a_preset_says() -> None:
     assert options("ddqn", "LunarLander-v3", storage="per") == {"size": 50_000, **PRIORITISED}
     assert options("ddqn", "LunarLander-v3", storage="ere") == {"size": 50_000, "eta": 0.996, "cmin": 2_500}
-    assert options("sac", "Pendulum-v1", storage="ere") == {"n_step": 3, **PRIORITISED, "eta": 0.996}
+    own = {"n_step": 3, "default_error": 1.0}
+    assert options("sac", "Pendulum-v1", storage="ere") == {**own, **PRIORITISED, "eta": 0.996}
 
 
 def test_they_keep_what_the_user_says() -> None:
@@ -37,10 +38,15 @@ def test_they_keep_what_the_user_says() -> None:
     assert options("ddqn", "CartPole-v1", "none", storage="ere", **given) == {"eta": 0.9, "cmin": 7, "size": 100}
 
 
-def test_recent_experience_is_prioritised_only_where_an_alpha_is_given() -> None:
-    prioritised = options("ddqn", "CartPole-v1", "none", storage="ere", alpha=0.5)
-    assert prioritised == {**PRIORITISED, "alpha": 0.5, "eta": 0.996}
-    assert options("ddqn", "CartPole-v1", "none", storage="ere", alpha=0) == {"alpha": 0, "eta": 0.996}
+@pytest.mark.parametrize(("storage", "own"), [("per", {}), ("ere", {"eta": 0.996}), ("her", {})])
+def test_an_alpha_brings_the_same_safe_values_with_it_everywhere(storage: str, own: dict[str, Any]) -> None:
+    prioritised = options("ddqn", "CartPole-v1", "none", storage=storage, alpha=0.5)
+    assert prioritised == {**PRIORITISED, "alpha": 0.5, **own}
+
+
+@pytest.mark.parametrize(("storage", "own"), [("ere", {"eta": 0.996}), ("her", {})])
+def test_only_an_alpha_switches_priorities_on(storage: str, own: dict[str, Any]) -> None:
+    assert options("ddqn", "CartPole-v1", "none", storage=storage, alpha=0) == {"alpha": 0, **own}
 
 
 @pytest.mark.parametrize(

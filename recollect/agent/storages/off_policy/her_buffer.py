@@ -20,6 +20,7 @@ from recollect.agent.storages.experience.sampling.relabelling import (
 )
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer, EREConfig
+from recollect.agent.storages.off_policy.per_buffer import PERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Rows
 from recollect.errors import ConfigError, SchemaError
 from recollect.options import number, one_of, option
@@ -55,7 +56,8 @@ class HERConfig(EREConfig, HindsightConfig):
 
     @classmethod
     def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
-        return {}
+        """Neither priorities nor recency; where it is given an alpha, it gets the rest of what PER gets."""
+        return PERConfig.recommended(given, num_envs) if given.get("alpha") else {}
 
 
 class HERBuffer(EREBuffer):
@@ -71,8 +73,9 @@ class HERBuffer(EREBuffer):
         As in `ReplayBuffer`.
     her_function : callable or None
         Rewrites `(obs, rhs, next_obs, next_rhs, reward)` given `initial_state` and `final_state`, the
-        observation whose goal was chosen: whole batches as arrays or dicts of arrays. None rewrites
-        Gymnasium's goal observations.
+        observation whose goal was chosen: whole batches as arrays or dicts of arrays. One that is written
+        for single transitions, as a first batch shows, is called row by row. None rewrites Gymnasium's goal
+        observations; of an environment without goals nothing is relabelled.
     *values, **given
         See `HERConfig`.
     """
@@ -97,7 +100,7 @@ class HERBuffer(EREBuffer):
         super()._make_parts()
         config = self.config
         rewriter = FunctionRewriter(config.her_function) if config.her_function else self._goal_rewriter()
-        self._hindsight = Hindsight(config.strategy, config.share, rewriter)
+        self._hindsight = None if rewriter is None else Hindsight(config.strategy, config.share, rewriter)
 
     def handle_end_of_episode(self) -> None:
         """Make the episodes that have ended since available to relabelling.
@@ -105,18 +108,27 @@ class HERBuffer(EREBuffer):
         Sampling does it by itself; call it to spread the work.
         """
         with self._store.lock:
-            if self._store.is_built:
+            if self._store.is_built and self._hindsight is not None:
                 self._hindsight.follow(self._store.ring)
 
     def copy_single_tensor(self, key: str, position: int) -> Observation:
-        """Return a copy of the values of `key` at a position along time, 0 being the oldest: `[num_envs, ...]`."""
+        """Return a copy of the values of `key` at a position along time: `[num_envs, ...]`.
+
+        Position 0 is the oldest, -1 the newest.
+        """
+        if not -self.size <= position < self.size:
+            raise ConfigError(
+                f"position must be that of one of the {self.size} stored steps, {-self.size} to {self.size - 1}, got "
+                f"{position}"
+            )
+        position %= self.size
         stored: Mapping[str, Observation] = self.get_data_slice(position, position + 1)
         if key not in stored:
             raise SchemaError(f"no column {key!r} is stored; stored are {sorted(stored)}")
         return map_arrays(itemgetter(0), stored[key])
 
-    def _goal_rewriter(self) -> GoalRewriter:
-        """Asks the goal functions that were given; for one that was not, that of the environment."""
+    def _goal_rewriter(self) -> GoalRewriter | None:
+        """Asks the goal functions that were given, or the environment's; None of an environment without goals."""
         compute_reward, compute_terminated = self.config.compute_reward, self.config.compute_terminated
         if compute_reward is None or compute_terminated is None:
             env: object = self.envs
@@ -125,14 +137,16 @@ class HERBuffer(EREBuffer):
             compute_reward = compute_reward or getattr(env, "compute_reward", None)
             compute_terminated = compute_terminated or getattr(env, "compute_terminated", None)
         if compute_reward is None:
-            raise ConfigError(
-                "hindsight needs the goal's reward: an environment with compute_reward(achieved_goal, desired_goal, "
-                "info), or compute_reward=, or a her_function"
+            self._warn_once(
+                "nothing is relabelled in hindsight, because the environment has no goals; it needs the goal's reward: "
+                "an environment with compute_reward(achieved_goal, desired_goal, info), or compute_reward=, or a "
+                "her_function"
             )
+            return None
         return GoalRewriter(compute_reward, compute_terminated)
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
-        if self._hindsight.num_chosen(len(ids) // length) == 0:
+        if self._hindsight is None or self._hindsight.num_chosen(len(ids) // length) == 0:
             return super()._windows(ids, length)
         gamma, limits = self._gamma(), self._limits()
         relabelled, chosen = self._hindsight.relabel(self._store, ids, length, int(limits[0]), gamma, self._rng)
@@ -145,5 +159,6 @@ class HERBuffer(EREBuffer):
         return tensors, chosen
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
-        self._hindsight.restart(new)
+        if self._hindsight is not None:
+            self._hindsight.restart(new)
         super()._on_relayout(old, new)

@@ -1,9 +1,12 @@
 """`NStepReplayStorage`: n-step replay for vector environments, loaded in the background."""
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
 from os import PathLike
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple, Self
 
 import gymnasium as gym
@@ -26,6 +29,7 @@ from recollect.checks import check_count, check_device, check_number, check_whol
 from recollect.errors import ConfigError, StorageError
 from recollect.roles import Numbers, Observation
 
+_log = logging.getLogger(__name__)
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
 _MOST_PREFETCHED: Final = 16
 _GENERATOR: Final = "generator"
@@ -92,7 +96,8 @@ class NStepReplayStorage:
     save_snapshot : bool
         Write the storage to `snapshot_path` in `update` and `close`.
     snapshot_path : path-like, optional
-        Folder of the snapshot. If there is one, the storage resumes from it.
+        Folder of the snapshot. If there is one, the storage resumes from it. Where a snapshot is to be saved
+        and no folder is given, it is a new one among the temporary files, which the log names.
     seed : int, optional
         Seed of the storage's own generator; a snapshot brings its own.
     autoreset_mode : gymnasium.vector.AutoresetMode or str
@@ -101,7 +106,8 @@ class NStepReplayStorage:
     frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observations, which are then stored as single frames.
     backing, path
-        Where the data live, as in `ReplayConfig`.
+        Where the data live, as in `ReplayConfig`. What does not fit into RAM lives in temporary files, with a
+        warning.
 
     Examples
     --------
@@ -150,7 +156,9 @@ class NStepReplayStorage:
         self.fetch_every = check_whole("fetch_every", fetch_every)
         self.save_snapshot = save_snapshot
         if save_snapshot and snapshot_path is None:
-            raise ConfigError("save_snapshot=True needs snapshot_path=, a folder to write to")
+            snapshot_path = mkdtemp(prefix="recollect-replay-")
+            _log.info("snapshots of this storage are written to %s; snapshot_path= names another folder", snapshot_path)
+        self.snapshot_path = None if snapshot_path is None else Path(snapshot_path)
         if self.storage_size < self.num_envs:
             raise ConfigError(
                 f"storage_size counts all envs together: {storage_size} is less than a step for each of {num_envs}"
@@ -165,7 +173,7 @@ class NStepReplayStorage:
             self.storage_size // self.num_envs,
             self.num_envs,
             _KEYS,
-            Allocator(backing, path),
+            Allocator(backing, path, may_overflow=backing == "ram"),
             frame_stack=frame_stack,
             on_relayout=lambda old, new: None,
             bytes_beside=lambda: 0.0,
@@ -174,7 +182,7 @@ class NStepReplayStorage:
         self._final_obs_check = FinalObsCheck(_ADVICE)
         self._store.build(self._steps.blank())
         self._is_closed = False
-        self._snapshot = None if snapshot_path is None else Snapshot(snapshot_path)
+        self._snapshot = None if self.snapshot_path is None else Snapshot(self.snapshot_path)
         self._is_saved = self._load()
         # Plans reuse their tensors, so each thread has its own; the ring that they read is the storage's for good.
         self._thread = threading.local()
@@ -221,7 +229,8 @@ class NStepReplayStorage:
         rewards, terminateds, truncateds : array `[num_envs]` or `[num_envs, 1]`
             What the step brought, and whether it ended an episode.
         infos : dict
-            The vector env's. Where it reset envs in the same step, their last observations are here.
+            The vector env's. Where it reset envs in the same step, their last observations are here, as
+            `final_obs` or, from Gymnasium before version 1, `final_observation`.
         next_observations : array or dict of arrays
             What the step led to.
         """

@@ -20,6 +20,9 @@ from recollect.options import linear_range, number, option
 from recollect.roles import Array, Batch, Info, Numbers
 
 _ERRORS: Final = "errors"
+_LARGEST: Final = "largest_error"
+# The promised default of `default_error`, which stands for the largest error seen so far.
+_AS_LARGE_AS_ANY: Final = 1000000
 # Errors are kept as float32, in which they must be finite too.
 _finite_error = number(0.0, float(np.finfo(np.float32).max))
 
@@ -33,19 +36,25 @@ class PERConfig(NStepConfig):
     )
     alpha: float = option(0.0, "How much priorities count.", number(0.0), changes=True, search=linear_range(0.0, 0.9))
     beta: float = option(1.0, "How much the weights correct for it.", number(0.0), changes=True)
-    default_error: int | float = option(1000000, "Error of new data.", _finite_error)
+    default_error: int | float = option(
+        _AS_LARGE_AS_ANY,
+        "Error of new data; 1000000 stands for the largest error seen so far, and 1 before one is known.",
+        _finite_error,
+        changes=True,
+    )
 
     @classmethod
     def recommended(cls, given: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
-        return {"epsilon": 0.01, "alpha": 0.6, "beta": 0.4, "default_error": 1.0}
+        return {"epsilon": 0.01, "alpha": 0.6, "beta": 0.4}
 
 
 class PERBuffer(NStepReplayBuffer):
     """Prioritised experience replay (Schaul et al., 2015, https://arxiv.org/abs/1511.05952).
 
     Steps are drawn in proportion to `(error + epsilon) ** alpha`; `per_weights` correct for it by
-    `(N * P) ** -beta`, divided by the largest weight of the store. With the default alpha 0 draws are
-    uniform and cost what uniform draws cost.
+    `(N * P) ** -beta`, divided by the largest of the batch: a batch never learns less because one step of
+    the store has a tiny error. New data have the largest error seen so far, so that all are soon drawn.
+    With the default alpha 0 draws are uniform and cost what uniform draws cost.
 
     Parameters
     ----------
@@ -69,17 +78,21 @@ class PERBuffer(NStepReplayBuffer):
     def _make_parts(self) -> None:
         super()._make_parts()
         self.num_stale = 0
+        self._largest_error = np.zeros(1, np.float32)
 
     def get_priority(self, error: Array | float) -> Array | float:
         """Priority of one or more errors."""
         return (error + self.epsilon) ** self.alpha
 
     def get_sequence_priority(self, sequence_data: Array, eta: float = 0.9) -> Array:
-        """Mix the errors of sequences `[num_seq, time, ...]` into one each: `eta * max + (1 - eta) * mean`."""
-        if isinstance(sequence_data, torch.Tensor):
-            return eta * sequence_data.amax(dim=1) + (1 - eta) * sequence_data.mean(dim=1)
-        array = np.asarray(sequence_data)
-        mixed: np.ndarray = eta * array.max(axis=1) + (1 - eta) * array.mean(axis=1)
+        """Mix the errors of sequences into one each: `eta * max + (1 - eta) * mean` over time.
+
+        Sequences are `[num_seq, time]` or `[num_seq, time, ...]`; one alone may also be `[time]` or `[time, 1]`.
+        """
+        data = sequence_data if isinstance(sequence_data, torch.Tensor) else np.asarray(sequence_data)
+        axis = 0 if data.ndim == 1 or data.shape[1:] == (1,) else 1
+        largest = data.amax(axis) if isinstance(data, torch.Tensor) else data.max(axis)
+        mixed: Array = eta * largest + (1 - eta) * data.mean(axis)
         return mixed
 
     def after_gradients(self, batch: Batch, info: Info) -> Info:
@@ -102,19 +115,23 @@ class PERBuffer(NStepReplayBuffer):
         with self._store.lock:
             if not self._store.is_built:
                 raise StorageError("the storage is empty: insert data before setting priorities")
-            num_stale = self.tree.update(ids, values)
+            num_stale = self.tree.update(ids, values, self._largest_error)
         self.num_stale += num_stale
         info.setdefault(keys.STORAGE, {})[keys.STALE] = num_stale
         return info
 
     def state(self) -> Extras:
         errors = self.tree.errors if self._store.is_built else np.empty(0, np.float32)
-        return super().state() | Extras(slot_arrays={_ERRORS: errors})
+        return super().state() | Extras({_LARGEST: float(self._largest_error[0])}, slot_arrays={_ERRORS: errors})
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)
+        self._largest_error[0] = extras.state[_LARGEST]
         self.tree.errors[:] = extras.slot_arrays[_ERRORS]
         self.tree.rescale(self.alpha, self.epsilon)
+
+    def _has_priorities(self) -> bool:
+        return self.alpha > 0
 
     def _one_error_a_row(self, errors: torch.Tensor, num_rows: int) -> torch.Tensor:
         """Errors float32 of `num_rows` in all; those of sequences' steps are mixed over time."""
@@ -123,7 +140,7 @@ class PERBuffer(NStepReplayBuffer):
             # Mixing may hide that one step's error is wrong.
             if not (torch.isfinite(errors) & (errors >= 0)).all():
                 raise wrong_error()
-            errors = torch.as_tensor(self.get_sequence_priority(errors)).contiguous()
+            errors = torch.as_tensor(self.get_sequence_priority(errors.reshape(num_rows, -1, 1))).contiguous()
         if errors.numel() != num_rows:
             raise SchemaError(f"expected one TD error for each of {num_rows} rows, got shape {tuple(errors.shape)}")
         return errors
@@ -142,7 +159,7 @@ class PERBuffer(NStepReplayBuffer):
 
     def _on_append(self) -> None:
         super()._on_append()
-        self.tree.follow(self.default_error)
+        self.tree.follow(self._error_of_new_data())
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         super()._on_relayout(old, new)
@@ -150,6 +167,11 @@ class PERBuffer(NStepReplayBuffer):
         if old is not None:
             tree.take_over(self.tree, old)
         self.tree = tree
+
+    def _error_of_new_data(self) -> float:
+        if self.default_error == _AS_LARGE_AS_ANY:
+            return float(self._largest_error[0]) or 1.0
+        return self.default_error
 
     def _bytes_beside(self) -> float:
         return super()._bytes_beside() + bytes_a_step(self.alpha)

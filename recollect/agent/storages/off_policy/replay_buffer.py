@@ -172,6 +172,12 @@ class ReplayBuffer(BaseBuffer, Storage):
         """
         num_batches = check_count("num_mini_batch", num_mini_batch) * check_count("num_epochs", num_epochs)
         num_rows = check_count("mini_batch_size", mini_batch_size)
+        num_held = self.max_size * self.num_envs
+        if num_rows > num_held:
+            self._warn_once(
+                f"a batch of {num_rows} steps is larger than the storage, which holds {num_held}: its steps repeat; "
+                "use a larger size or a smaller mini_batch_size"
+            )
         if self._store.sequence is not None:
             num_rows = max(1, num_rows // self._store.sequence.length)
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
@@ -218,8 +224,22 @@ class ReplayBuffer(BaseBuffer, Storage):
         return next(self.generate_batches(1, batch_size))
 
     def update_priorities(self, batch: Batch, errors: Numbers) -> None:
-        """Tell the storage the TD errors of a batch; without priorities nothing happens."""
+        """Tell the storage the TD errors of a batch; one that draws uniformly warns that they change nothing."""
+        if not isinstance(batch, Mapping):
+            raise SchemaError(
+                f"update_priorities takes a batch as it was drawn, which knows its ids, got {type(batch).__name__}; "
+                f"give the batch, not its {keys.IDXS}"
+            )
+        if not self._has_priorities():
+            self._warn_once(
+                f"this {type(self).__name__} draws uniformly, so that priorities change nothing; use a PERBuffer with "
+                "an alpha, e.g. alpha=0.6"
+            )
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
+
+    def _has_priorities(self) -> bool:
+        """Whether draws depend on errors."""
+        return False
 
     def _allocator(self) -> Allocator:
         return Allocator(self.config.backing, self.config.path)

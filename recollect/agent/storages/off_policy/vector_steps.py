@@ -118,10 +118,13 @@ class VectorSteps:
         """
         if not isinstance(infos, Mapping):
             raise SchemaError(f"infos must be a dict, got {type(infos).__name__}")
-        finals = infos.get(keys.FINAL_OBS)
+        key, mask = keys.FINAL_OBS, keys.HAS_FINAL_OBS
+        if key not in infos:
+            key, mask = keys.OLD_FINAL_OBS, keys.HAS_OLD_FINAL_OBS
+        finals = infos.get(key)
         if finals is None or not ended.any():
             return
-        has_final = self._flags(keys.HAS_FINAL_OBS, infos.get(keys.HAS_FINAL_OBS, ended))[:, 0]
+        has_final = self._flags(mask, infos.get(mask, ended))[:, 0]
         for path, array in following.items():
             following[path] = to_numpy(array).copy()
         for env in np.flatnonzero(ended & has_final):
@@ -129,16 +132,15 @@ class VectorSteps:
                 final = map_arrays(itemgetter(int(env)), finals)
             except (IndexError, KeyError, TypeError):
                 raise SchemaError(
-                    f"infos[{keys.FINAL_OBS!r}] must hold the last observation of env {env}, which ended; it is "
-                    f"{finals!r}"
+                    f"infos[{key!r}] must hold the last observation of env {env}, which ended; it is {finals!r}"
                 ) from None
             if final is not None:
                 for path, value in self._entries(keys.NEXT_OBS, final):
                     following[path][env] = to_numpy(_fitting(self._leaves[keys.NEXT_OBS][path], (), value))
-            elif keys.HAS_FINAL_OBS in infos:
+            elif mask in infos:
                 raise SchemaError(
-                    f"infos[{keys.HAS_FINAL_OBS!r}] says that env {env} left its last observation, but "
-                    f"infos[{keys.FINAL_OBS!r}] holds None for it"
+                    f"infos[{mask!r}] says that env {env} left its last observation, but infos[{key!r}] holds None "
+                    "for it"
                 )
 
 

@@ -115,7 +115,9 @@ class RolloutBuffer(BaseBuffer):
         self._is_stopped = self._is_stopped or bool(info.get(keys.ALGORITHM, {}).get(keys.EARLY_STOP, False))
         return info
 
-    def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1) -> Iterator[Batch]:
+    def generate_batches(
+        self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1, shuffle: bool = True
+    ) -> Iterator[Batch]:
         """Yield the mini-batches of `num_epochs` epochs, each of which goes through all steps in a new order.
 
         There are no more of them after an early stop, and once `reset` lets the steps go.
@@ -128,6 +130,8 @@ class RolloutBuffer(BaseBuffer):
             Has no effect: all steps are learned from, so an equal share of them makes a mini-batch.
         num_epochs : int
             Number of epochs.
+        shuffle : bool
+            Go through the steps in random order; else env by env, the oldest first.
 
         Yields
         ------
@@ -140,15 +144,17 @@ class RolloutBuffer(BaseBuffer):
         num_parts, num_epochs = check_count("num_mini_batch", num_mini_batch), check_count("num_epochs", num_epochs)
         if self._rollout is None:
             raise StorageError("returns are not computed yet: call before_gradients after inserting data")
-        return self._batches(self._rollout, num_parts, num_epochs)
+        return self._batches(self._rollout, num_parts, num_epochs, self._rng if shuffle else None)
 
     @abstractmethod
     def _compute(self, steps: TimeMajorSteps) -> dict[str, torch.Tensor]:
         """What batches have beside the stored columns, by key, `[time, lanes]`; wins over a stored column."""
 
-    def _batches(self, rollout: Rollout, num_parts: int, num_epochs: int) -> Iterator[Batch]:
+    def _batches(
+        self, rollout: Rollout, num_parts: int, num_epochs: int, rng: np.random.Generator | None
+    ) -> Iterator[Batch]:
         for _ in range(num_epochs):
-            for picked in rollout.epoch(self._rng, num_parts):
+            for picked in rollout.epoch(rng, num_parts):
                 if self._is_stopped or self._rollout is not rollout:
                     return
                 yield self._batch(rollout, picked)
@@ -223,7 +229,7 @@ class RolloutBuffer(BaseBuffer):
         needed = [keys.REWARD, keys.VALUE, keys.LOG_PROB]
         if getattr(self.actor, "is_recurrent", False):
             needed += [keys.RHS, keys.DONE]
-        missing = [key for key in needed if key not in sample]
+        missing = [key for key in needed if key not in sample or sample[key] is None]
         if missing:
             raise SchemaError(
                 f"a sample lacks {', '.join(missing)}, which {type(self).__name__} needs; it has "

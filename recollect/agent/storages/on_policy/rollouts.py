@@ -54,8 +54,12 @@ class Rollout(NamedTuple):
     computed: dict[str, torch.Tensor]  # [num_steps, 1] by key
     sequences: StepSequences | None
 
-    def epoch(self, rng: np.random.Generator, num_parts: int) -> Iterator[Picked]:
-        """Deal all rows out to `num_parts` mini-batches, or fewer if there are fewer rows, in random order."""
+    def epoch(self, rng: np.random.Generator | None, num_parts: int) -> Iterator[Picked]:
+        """Deal all rows out to `num_parts` mini-batches, or fewer if there are fewer rows, in random order.
+
+        Without a generator they come in the order of lanes and time.
+        """
         num_rows = len(self.ids if self.sequences is None else self.sequences)
-        for part in np.array_split(rng.permutation(num_rows), min(num_parts, num_rows)):
+        order = np.arange(num_rows) if rng is None else rng.permutation(num_rows)
+        for part in np.array_split(order, min(num_parts, num_rows)):
             yield Picked(part) if self.sequences is None else self.sequences.pick(part)

@@ -157,8 +157,6 @@ BAD_DATA: dict[str, Callable[[Row], Sample]] = {
     "no next done": without(keys.NEXT_DONE),
     "optional key gone": without(keys.IREWARD),
     "optional key new": lambda flat: as_sample(flat | {keys.ACTION_PROBS: flat[keys.REWARD]}, "numpy"),
-    "unknown key": lambda flat: as_sample(flat | {"Rewards": flat[keys.REWARD]}, "numpy"),
-    "derived key": lambda flat: as_sample(flat | {keys.DISCOUNT: flat[keys.REWARD]}, "numpy"),
     "action too wide": with_array(keys.ACTION, lambda v: np.concatenate([v, v], axis=-1)),
     "action without its axis": with_array(keys.ACTION, lambda v: v[..., 0]),
     "reward without its axis": with_array(keys.REWARD, lambda v: v[..., 0]),
@@ -226,7 +224,7 @@ def last_step(sample: Any) -> Any:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", ["no reward", "unknown key", "integer reward", "NaN reward", "objects", "done 2"])
+@pytest.mark.parametrize("name", ["no reward", "integer reward", "NaN reward", "objects", "done 2"])
 def test_bad_first_slice(variant: str, name: str) -> None:
     twins = Twins(variant, num_inserts=0)
     with pytest.raises(SchemaError):
@@ -370,7 +368,6 @@ def test_bad_answers_of_a_her_function(name: str) -> None:
 def test_messages_name_what_is_wrong() -> None:
     twins = Twins("nstep")
     for name, part in (
-        ("unknown key", "'Reward'"),
         ("NaN reward", "(?i)reward"),
         ("action too wide", keys.ACTION),
     ):

@@ -110,7 +110,6 @@ def test_priorities_are_those_that_were_learned(tmp_path: Path) -> None:
     other = build("per", alpha=1.0, epsilon=0.0)
     load_storage(other, tmp_path)
     assert other.tree.total == storage.tree.total
-    assert other.tree.smallest_positive == storage.tree.smallest_positive
 
 
 def test_parameters_stay_those_of_the_storage_that_reads(tmp_path: Path) -> None:

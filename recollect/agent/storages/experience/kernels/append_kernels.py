@@ -12,6 +12,7 @@ from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.kernels.pointers import (
     copy_bytes,
     load_i32,
+    load_i64,
     prefetch,
     same_bytes,
     store_i32,
@@ -49,9 +50,34 @@ def _flag_of(flags, sources, which, item):
     return 1 if value == 1.0 else -1
 
 
-@nb.njit(nb.int64(_table, _table, _i64, nb.int64), **KERNEL)
-def check(steps, flags, sources, num_items):
-    """What is wrong with the rewards and flags at `sources`, or `OK`."""
+@nb.njit(**INLINED)
+def _has_nan(address, num_bytes, code):
+    """Whether floats are NaN: their bits, without the sign, are beyond those of infinity.
+
+    All are read, without a branch, so that the compiler makes vectors of them.
+    """
+    if code == layout.D_F32:
+        signs = np.int32(0)
+        for item in range(num_bytes >> 2):
+            signs |= np.int32(0x7F800000) - (load_i32(address + 4 * item) & np.int32(0x7FFFFFFF))
+        return signs < 0
+    long_signs = np.int64(0)
+    for item in range(num_bytes >> 3):
+        bits = load_i64(address + 8 * item) & np.int64(0x7FFFFFFFFFFFFFFF)
+        long_signs |= np.int64(0x7FF0000000000000) - bits
+    return long_signs < 0
+
+
+@nb.njit(nb.int64(_table, _table, _table, _i64, nb.int64), **KERNEL)
+def check(carried, steps, flags, sources, num_items):
+    """What is wrong with the observations, rewards and flags at `sources`, or `OK`."""
+    for index in range(carried.shape[0]):
+        code = carried[index, layout.C_CHECK]
+        if code != layout.D_NONE:
+            num_bytes = num_items * carried[index, layout.C_BYTES]
+            for word in (layout.C_SOURCE, layout.C_NEXT_SOURCE):
+                if _has_nan(sources[carried[index, word]], num_bytes, code):
+                    return layout.NAN_OBSERVATION
     for index in range(steps.shape[0]):
         code = steps[index, layout.S_CHECK]
         if code != layout.D_NONE:
@@ -278,7 +304,7 @@ def append(header, carried, steps, flags, sources, span):
         First lane, number of envs, first step of the inputs to take, number of steps in the inputs.
     """
     lane, num_envs, begin, num_steps = span[0], span[1], span[2], span[3]
-    status = check(steps, flags, sources, num_envs * num_steps)
+    status = check(carried, steps, flags, sources, num_envs * num_steps)
     if status == layout.OK:
         for step in range(begin, num_steps):
             for env in range(num_envs):

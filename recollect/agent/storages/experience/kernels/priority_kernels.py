@@ -51,15 +51,15 @@ def _drop_overwritten(header, starts, seen, lane, first, sums, touched, num_touc
     return num_touched
 
 
-@nb.njit(nb.void(_i64, _table, _table, _f64, _f64, _i64, _f32, nb.float32, nb.float64, nb.float64), **KERNEL)
-def follow(header, starts, seen, sums, mins, offsets, errors, default_error, epsilon, alpha):
+@nb.njit(nb.void(_i64, _table, _table, _f64, _i64, _f32, nb.float32, nb.float64, nb.float64), **KERNEL)
+def follow(header, starts, seen, sums, offsets, errors, default_error, epsilon, alpha):
     """Give new starts the priority of new data, and take it from overwritten ones.
 
     Parameters
     ----------
     seen : int64 [2, num_lanes]
         First and head steps of each lane when this was last called; brought up to date.
-    sums, mins : float64
+    sums : float64
         The tree, or empty where all priorities are equal.
     """
     num_steps = 0
@@ -88,12 +88,15 @@ def follow(header, starts, seen, sums, mins, offsets, errors, default_error, eps
             number += starts[layout.A_STRIDE, lane]
         seen[0, lane], seen[1, lane] = first, head
     if has_tree:
-        refresh(sums, mins, offsets, touched, num_touched)
+        refresh(sums, offsets, touched, num_touched)
 
 
 @nb.njit(**HELPER)
-def _finish(header, sums, smallest, beta, shares, ids, weights):
+def _finish(header, sums, beta, shares, ids, weights):
     """Turn drawn slots into ids, and their priorities into weights; `shares` [batch] is working space."""
+    smallest = np.inf
+    for item in range(len(ids)):
+        smallest = min(smallest, sums[ids[item]])
     slots = header[layout.H_SLOTS]
     lane, lane_begin, newest, newest_offset = np.int64(-1), np.int64(0), np.int64(0), np.int64(0)
     for item in range(len(ids)):
@@ -157,8 +160,8 @@ def _descend(header, sums, offsets, heights, ids, uniforms):
                     _ask_for_row(header[layout.H_ROWS] + ids[item] * header[layout.H_ROW_BYTES])
 
 
-@nb.njit(nb.int64(_i64, _f64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
-def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
+@nb.njit(nb.int64(_i64, _f64, _i64, _f64, nb.float64, _i64, _f32), **KERNEL)
+def draw(header, sums, offsets, uniforms, beta, ids, weights):
     """Draw one start for each of `batch` equal strata of all priorities; returns the nodes visited.
 
     Strata ascend, so the lowest level that has no more nodes than the batch rows is read from left
@@ -169,7 +172,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
     uniforms : float64 [batch]
         Numbers in [0, 1); overwritten.
     ids, weights : [batch]
-        Out: the starts drawn, and their weights relative to the largest of the store.
+        Out: the starts drawn, and their weights relative to the largest of them.
     """
     batch, top = len(uniforms), len(offsets) - 2
     total = sums[offsets[top]]
@@ -180,7 +183,7 @@ def draw(header, sums, mins, offsets, uniforms, beta, ids, weights):
         widest -= 1
     visited = _spread(sums, offsets[widest], offsets[widest + 1] - offsets[widest], total, uniforms, ids)
     _descend(header, sums, offsets, np.full(batch, widest), ids, uniforms)
-    _finish(header, sums, mins[offsets[top] - offsets[1]], beta, uniforms, ids, weights)
+    _finish(header, sums, beta, uniforms, ids, weights)
     return visited + batch * widest
 
 
@@ -201,8 +204,8 @@ def _recent_ranges(header, starts, floors, ranges):
                 ranges[2 * lane + 1, 0], ranges[2 * lane + 1, 1] = offset + begin_slot, offset + slots
 
 
-@nb.njit(nb.int64(_i64, _table, _i64, _f64, _f64, _i64, _table, _f64, _f64, nb.float64, _i64, _f32), **KERNEL)
-def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, uniforms, beta, ids, weights):
+@nb.njit(nb.int64(_i64, _table, _i64, _f64, _i64, _table, _f64, _f64, nb.float64, _i64, _f32), **KERNEL)
+def draw_recent(header, starts, floors, sums, offsets, cover, ends, uniforms, beta, ids, weights):
     """As `draw`, but only from the starts of each lane that are not older than its floor.
 
     `cover` [2, entries] and `ends` [entries] are working space for the nodes that cover these starts.
@@ -211,11 +214,9 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
     ranges = np.empty((num_ranges, 2), np.int64)
     _recent_ranges(header, starts, floors, ranges)
     levels, nodes = cover[0], cover[1]
-    count, total, smallest = np.int64(0), 0.0, np.inf
+    count, total = np.int64(0), 0.0
     for index in range(num_ranges):
-        count, total, smallest = decompose(
-            sums, mins, offsets, ranges[index, 0], ranges[index, 1], levels, nodes, ends, count, total, smallest
-        )
+        count, total = decompose(sums, offsets, ranges[index, 0], ranges[index, 1], levels, nodes, ends, count, total)
     if total <= 0.0:
         return NO_MASS
     heights = np.empty(batch, np.int64)
@@ -232,18 +233,17 @@ def draw_recent(header, starts, floors, sums, mins, offsets, cover, ends, unifor
         ids[item], heights[item] = nodes[current], levels[current]
         visited += levels[current]
     _descend(header, sums, offsets, heights, ids, uniforms)
-    _finish(header, sums, smallest, beta, uniforms, ids, weights)
+    _finish(header, sums, beta, uniforms, ids, weights)
     return visited
 
 
 @nb.njit(**INLINED)
-def _ask_for(sums, mins, offsets, errors, slot):
+def _ask_for(sums, offsets, errors, slot):
     """Ask for the cache lines that an update of `slot` will write, so that the misses overlap."""
     prefetch(errors.ctypes.data + 4 * slot)
     if len(sums) > 0:
         prefetch(sums.ctypes.data + 8 * slot)
         prefetch(sums.ctypes.data + 8 * (offsets[1] + (slot >> SHIFT)))
-        prefetch(mins.ctypes.data + 8 * (slot >> SHIFT))
 
 
 @nb.njit(**HELPER)
@@ -256,9 +256,9 @@ def _read_errors(errors_at, new_errors):
     return True
 
 
-@nb.njit(nb.int64(_i64, _table, nb.int64, nb.int64, nb.int64, _f64, _f64, _i64, _f32, nb.float64, nb.float64), **KERNEL)
-def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, errors, epsilon, alpha):
-    """Record the errors of starts; of duplicates the largest wins.
+@nb.njit(nb.int64(_i64, _table, nb.int64, nb.int64, nb.int64, _f64, _i64, _f32, _f32, nb.float64, nb.float64), **KERNEL)
+def update(header, starts, ids_at, errors_at, num_rows, sums, offsets, errors, largest, epsilon, alpha):
+    """Record the errors of starts, and the `largest` [1] ever recorded; of duplicates the largest wins.
 
     Returns the number of starts that are no longer stored, or `BAD_ERROR` and changes nothing.
 
@@ -285,13 +285,14 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
             or (number - starts[layout.A_BASE, lane]) % starts[layout.A_STRIDE, lane] == 0
         ):
             slot = lane * header[layout.H_SLOTS] + number % header[layout.H_SLOTS]
-            _ask_for(sums, mins, offsets, errors, slot)
+            _ask_for(sums, offsets, errors, slot)
             slots[count], new_errors[count] = slot, new_errors[item]
             count += 1
     for item in range(count):
         errors[slots[item]] = -1.0
     for item in range(count):
         errors[slots[item]] = max(errors[slots[item]], new_errors[item])
+        largest[0] = max(largest[0], new_errors[item])
     if len(sums) > 0:
         priorities = np.empty(count)
         for item in range(count):
@@ -299,5 +300,5 @@ def update(header, starts, ids_at, errors_at, num_rows, sums, mins, offsets, err
         prioritise(priorities, epsilon, alpha)
         for item in range(count):
             sums[slots[item]] = priorities[item]
-        refresh(sums, mins, offsets, slots, count)
+        refresh(sums, offsets, slots, count)
     return num_rows - count

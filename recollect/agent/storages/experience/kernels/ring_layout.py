@@ -70,7 +70,8 @@ C_BLOCK = 4  # address of the block column
 C_TAIL = 5  # offset in a tail record
 C_DEPTH = 6  # frames, 1 if not stacked
 C_WHOLE = 7  # offset in a whole record
-C_NUM_WORDS = 8
+C_CHECK = 8  # dtype code of floats in the row, which must not be NaN, or 0
+C_NUM_WORDS = 9
 
 # Columns of the table of step fields (action, rewards, ...).
 S_SOURCE = 0
@@ -90,7 +91,7 @@ D_NONE, D_F32, D_F64, D_U8, D_I32, D_I64 = range(6)
 F_DONE, F_ENDED, F_TERMINATED, F_CUT = range(4)
 
 # Results of a check.
-OK, BAD_REWARD, BAD_FLAG, TERMINATED_WITHOUT_DONE, BAD_REFERENCE, BAD_STACK = range(6)
+OK, BAD_REWARD, BAD_FLAG, TERMINATED_WITHOUT_DONE, BAD_REFERENCE, BAD_STACK, NAN_OBSERVATION = range(7)
 
 # Kinds of output columns, and the words of their table.
 K_FIRST = 0

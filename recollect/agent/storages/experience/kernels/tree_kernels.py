@@ -1,9 +1,8 @@
-"""The sum tree's arithmetic: refresh nodes, sum and minimum of ranges, descend to a leaf.
+"""The sum tree's arithmetic: refresh nodes, sum ranges, descend to a leaf.
 
 The tree has a fan-out of 8, so that the children of a node share a cache line. Level 0 are the
-leaves; the nodes of level `l` start at `offsets[l]`, those of the minima at `offsets[l] - offsets[1]`
-(a leaf is its own minimum). A minimum counts positive leaves only and is 0 where there is none.
-Every inner node is the sum of its children, recomputed in full, so nothing drifts.
+leaves; the nodes of level `l` start at `offsets[l]`. Every inner node is the sum of its children,
+recomputed in full, so nothing drifts.
 """
 
 import numba as nb
@@ -11,25 +10,17 @@ import numpy as np
 
 from recollect.agent.storages.experience.kernels.pointers import load_f64, store_f64
 from recollect.agent.storages.experience.kernels.ring_layout import HELPER, INLINED, KERNEL
-from recollect.agent.storages.experience.kernels.simd import first_beyond, smallest_of_eight, sum_of_eight
+from recollect.agent.storages.experience.kernels.simd import first_beyond, sum_of_eight
 
 SHIFT = 3
 FANOUT = 8
 
 
 @nb.njit(**INLINED)
-def _positive(value):
-    return value if value > 0.0 else np.inf
-
-
-@nb.njit(**INLINED)
-def _refresh_node(sums, mins, offsets, level, node):
+def _refresh_node(sums, offsets, level, node):
     """Recompute a node of `level` >= 1 from its children."""
-    child = offsets[level - 1] + (node << SHIFT)
-    children = sums.ctypes.data + 8 * child
+    children = sums.ctypes.data + 8 * (offsets[level - 1] + (node << SHIFT))
     store_f64(sums.ctypes.data + 8 * (offsets[level] + node), sum_of_eight(children))
-    smallest = smallest_of_eight(children if level == 1 else mins.ctypes.data + 8 * (child - offsets[1]))
-    store_f64(mins.ctypes.data + 8 * (offsets[level] - offsets[1] + node), smallest if smallest < np.inf else 0.0)
 
 
 @nb.njit(**INLINED)
@@ -39,27 +30,27 @@ def num_nodes(offsets, level):
 
 
 @nb.njit(**HELPER)
-def refresh(sums, mins, offsets, leaves, num_leaves):
+def refresh(sums, offsets, leaves, num_leaves):
     """Recompute what stands above the first `num_leaves` of `leaves`."""
     for level in range(1, len(offsets) - 1):
         if num_nodes(offsets, level) <= num_leaves:
             for node in range(num_nodes(offsets, level)):
-                _refresh_node(sums, mins, offsets, level, node)
+                _refresh_node(sums, offsets, level, node)
             continue
         previous = np.int64(-1)
         for index in range(num_leaves):
             node = leaves[index] >> (SHIFT * level)
             if node != previous:
-                _refresh_node(sums, mins, offsets, level, node)
+                _refresh_node(sums, offsets, level, node)
             previous = node
 
 
-@nb.njit(nb.void(nb.float64[::1], nb.float64[::1], nb.int64[::1]), **KERNEL)
-def rebuild(sums, mins, offsets):
+@nb.njit(nb.void(nb.float64[::1], nb.int64[::1]), **KERNEL)
+def rebuild(sums, offsets):
     """Recompute every inner node."""
     for level in range(1, len(offsets) - 1):
         for node in range(num_nodes(offsets, level)):
-            _refresh_node(sums, mins, offsets, level, node)
+            _refresh_node(sums, offsets, level, node)
 
 
 @nb.njit(**HELPER)
@@ -85,41 +76,40 @@ def pick_child(children, residual):
 
 
 @nb.njit(**INLINED)
-def _add_node(sums_at, mins_at, level, node, levels, nodes, ends, count, running, smallest):
+def _add_node(sums_at, level, node, levels, nodes, ends, count, running):
     running += load_f64(sums_at + 8 * node)
     levels[count], nodes[count], ends[count] = level, node, running
-    return running, min(smallest, _positive(load_f64(mins_at + 8 * node)))
+    return running
 
 
 @nb.njit(**HELPER)
-def decompose(sums, mins, offsets, begin, end, levels, nodes, ends, count, running, smallest):
+def decompose(sums, offsets, begin, end, levels, nodes, ends, count, running):
     """Append to a list the fewest nodes that cover the leaves [begin, end).
 
     Parameters
     ----------
     levels, nodes, ends : [entries]
         Level and number of each listed node, and the sum of the list up to and including it.
-    count, running, smallest
-        Length and sum of the list so far, and the smallest positive leaf below it (infinite if none).
+    count, running
+        Length and sum of the list so far.
 
     Returns
     -------
-    count, running, smallest
+    count, running
         The same with the new nodes.
     """
     level = 0
     while begin < end:
         sums_at = sums.ctypes.data + 8 * offsets[level]
-        mins_at = sums_at if level == 0 else mins.ctypes.data + 8 * (offsets[level] - offsets[1])
         while begin < end and begin & (FANOUT - 1):
-            running, smallest = _add_node(sums_at, mins_at, level, begin, levels, nodes, ends, count, running, smallest)
+            running = _add_node(sums_at, level, begin, levels, nodes, ends, count, running)
             begin += 1
             count += 1
         while begin < end and end & (FANOUT - 1):
             end -= 1
-            running, smallest = _add_node(sums_at, mins_at, level, end, levels, nodes, ends, count, running, smallest)
+            running = _add_node(sums_at, level, end, levels, nodes, ends, count, running)
             count += 1
         begin >>= SHIFT
         end >>= SHIFT
         level += 1
-    return count, running, smallest
+    return count, running

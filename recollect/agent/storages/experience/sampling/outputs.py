@@ -131,10 +131,10 @@ def _unstack(tensor: torch.Tensor, axis: int) -> torch.Tensor:
 
 
 def map_arrays(function: Callable[[Any], Any], value: Observation) -> Observation:
-    """Apply a function to an array, or to each array of a (nested) dict."""
+    """Apply a function to an array, or to each array of a (nested) dict; None stays None."""
     if isinstance(value, Mapping):
         return {name: map_arrays(function, inner) for name, inner in value.items()}
-    return function(value)
+    return None if value is None else function(value)
 
 
 def nest(arrays: Iterable[tuple[Name, Any]]) -> Nested:

@@ -1,8 +1,9 @@
 """How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
 
 import dis
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from sys import getrefcount
 from typing import Any, Final, NamedTuple
 
@@ -11,11 +12,12 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
-from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, name_of, nest
+from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, map_arrays, name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
 from recollect.errors import SchemaError
+from recollect.roles import Observation
 
 HerFunction = Callable[..., Any]
 GoalFunction = Callable[[np.ndarray, np.ndarray, Mapping[str, Any]], Any]
@@ -25,6 +27,8 @@ _DESIRED: Final[tuple[KeyPath, KeyPath]] = ((keys.OBS, keys.DESIRED_GOAL), (keys
 _UNKNOWN: Final = np.empty(0, np.bool_)
 # All that the code of a function consists of that returns a constant and reads nothing.
 _RETURNS_A_CONSTANT: Final = {"NOP", "RESUME", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
+# What functions raise that are given arrays of a form that they do not know.
+_FORM_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _TORCH_CODES: Final = {torch.from_numpy(np.empty(0, dtype)).dtype: code for dtype, code in DTYPE_CODES.items()}
 
 
@@ -93,7 +97,7 @@ class Relabelled:
             target = tensors[name].numpy()
             if values.shape[1:] != target.shape[1:]:
                 raise SchemaError(
-                    f"{name}: rewritten rows have shape {values.shape[1:]}, stored ones {target.shape[1:]}"
+                    f"her_function must return rows of shape {target.shape[1:]} of {name}, got {values.shape[1:]}"
                 )
             target[self.rows] = values
 
@@ -227,6 +231,7 @@ class FunctionRewriter:
 
     def __init__(self, her_function: HerFunction) -> None:
         self._her_function = her_function
+        self._takes_batches: bool | None = None
 
     def restart(self, ring: LaneRing) -> None:
         """Read from another ring."""
@@ -243,7 +248,7 @@ class FunctionRewriter:
         initial = self._read(windows.begins[owners])[keys.OBS]
         final = self._read(windows.goals[owners])[keys.NEXT_OBS]
         names = (keys.OBS, keys.RHS, keys.NEXT_OBS, keys.NEXT_RHS, keys.REWARD)
-        rewritten = self._her_function(*(window.get(name) for name in names), initial, final)
+        rewritten = self._ask([*(window.get(name) for name in names), initial, final], len(windows.steps))
         if not isinstance(rewritten, tuple) or len(rewritten) != len(names):
             raise SchemaError("her_function must return (obs, rhs, next_obs, next_rhs, reward)")
         try:
@@ -263,10 +268,53 @@ class FunctionRewriter:
                     values[name_of(path)] = _checked(path, to_numpy(array), given.get(path))[positions]
         return Relabelled(windows.rows, returns, lengths, terminated, values=values)
 
+    def _ask(self, given: list[Observation], num_rows: int) -> Any:
+        """The function's answer for `num_rows` rows: all at once, or one by one if it is not made for batches."""
+        if self._takes_batches is None and num_rows > 1:
+            self._takes_batches = _takes_batches(self._her_function, given, num_rows)
+        if self._takes_batches is False:
+            return _row_by_row(self._her_function, given, num_rows)
+        return self._her_function(*given)
+
     def _read(self, ids: np.ndarray) -> dict[str, Any]:
         """All columns of single steps, as (nested) dicts of arrays."""
         tensors = self._plan.gather(ids, ONE_STEP, 1.0)
         return nest((name, tensor.numpy()) for name, tensor in tensors.items())
+
+
+def _takes_batches(function: HerFunction, given: list[Observation], num_rows: int) -> bool:
+    """Whether a function answers for rows together as it does for each alone; one that cannot do the latter does."""
+    together, singly = ([map_arrays(np.copy, each) for each in given] for _ in range(2))
+    try:
+        expected = _row_by_row(function, singly, num_rows)
+    except _FORM_ERRORS:
+        return True
+    try:
+        found = function(*together)
+        return isinstance(found, tuple) and len(found) == len(expected) and all(map(_are_alike, found, expected))
+    except _FORM_ERRORS:
+        return False
+
+
+def _row_by_row(function: HerFunction, given: list[Observation], num_rows: int) -> tuple[Observation, ...]:
+    """Call a function for each row alone, without the axis of rows, and put its answers together."""
+    answers = [function(*(map_arrays(itemgetter(row), each) for each in given)) for row in range(num_rows)]
+    return tuple(_together(column) for column in zip(*answers, strict=True))
+
+
+def _together(values: Sequence[Observation]) -> Observation:
+    if isinstance(values[0], Mapping):
+        return {name: _together([value[name] for value in values]) for name in values[0]}
+    return None if values[0] is None else np.stack([to_numpy(value) for value in values])
+
+
+def _are_alike(found: Observation, expected: Observation) -> bool:
+    if isinstance(expected, Mapping):
+        return found.keys() == expected.keys() and all(_are_alike(found[name], expected[name]) for name in expected)
+    if found is None or expected is None:
+        return found is expected
+    left, right = to_numpy(found), to_numpy(expected)
+    return left.size == right.size and np.allclose(left.ravel(), right.ravel(), equal_nan=True)
 
 
 def _column(kind: int, tensor: torch.Tensor) -> tuple[int, int, int, int]:

@@ -41,7 +41,6 @@ class SumTree:
         self._starts = starts
         self._seen = np.stack([ring.firsts, ring.heads])
         self._offsets = _level_offsets(num_leaves)
-        self._nodes: tuple[np.ndarray, np.ndarray, np.ndarray]
         # A lane's newest starts are two ranges at most, each covered by at most 7 nodes at either end of a level.
         most_nodes = ring.num_lanes * 2 * 2 * (tree_kernels.FANOUT - 1) * len(self._offsets)
         self._cover = (np.empty((2, most_nodes), np.int64), np.empty(most_nodes))
@@ -55,38 +54,30 @@ class SumTree:
     @property
     def priorities(self) -> np.ndarray:
         """Priority of each slot, float64 `[num_slots]`; empty where all are equal."""
-        return self._nodes[0][: len(self.errors)]
+        return self._sums[: len(self.errors)]
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the raw errors and of the tree above them."""
-        return self.errors.nbytes + sum(nodes.nbytes for nodes in self._nodes)
+        return self.errors.nbytes + self._sums.nbytes
 
     @property
     def total(self) -> float:
         """Sum of all priorities."""
-        return float(self._nodes[0][self._offsets[-2]])
-
-    @property
-    def smallest_positive(self) -> float:
-        """Smallest positive priority, 0 if there is none."""
-        return float(self._nodes[1][self._offsets[-2] - self._offsets[1]])
+        return float(self._sums[self._offsets[-2]])
 
     def rescale(self, alpha: float, epsilon: float) -> None:
         """Take other parameters and compute all priorities again."""
         self.alpha, self.epsilon = alpha, epsilon
         num_nodes = 0 if self.is_flat else int(self._offsets[-1])
-        num_inner = 0 if self.is_flat else num_nodes - int(self._offsets[1])
         # Page-aligned, so that the eight children of a node share a cache line.
-        sums = anonymous(8 * num_nodes, huge_pages=True)[: 8 * num_nodes].view(np.float64)
-        mins = anonymous(8 * num_inner, huge_pages=True)[: 8 * num_inner].view(np.float64)
-        self._nodes = (sums, mins, self._offsets)
+        self._sums: np.ndarray = anonymous(8 * num_nodes, huge_pages=True)[: 8 * num_nodes].view(np.float64)
         if not self.is_flat:
             slots = self._starts.slots(self._ring)
             priorities = self.errors[slots].astype(np.float64)
             priority_kernels.prioritise(priorities, self.epsilon, self.alpha)
-            sums[slots] = priorities
-            tree_kernels.rebuild(*self._nodes)
+            self._sums[slots] = priorities
+            tree_kernels.rebuild(self._sums, self._offsets)
 
     def take_over(self, old: "SumTree", old_ring: LaneRing) -> None:
         """Take the errors of the same steps in the ring that this one replaces."""
@@ -100,14 +91,12 @@ class SumTree:
 
     def follow(self, default_error: float) -> None:
         """Give steps that are new in the ring the error of new data; drop those overwritten."""
-        sums, mins, offsets = self._nodes
         priority_kernels.follow(
             self._ring.header,
             self._starts.table,
             self._seen,
-            sums,
-            mins,
-            offsets,
+            self._sums,
+            self._offsets,
             self.errors,
             default_error,
             self.epsilon,
@@ -131,29 +120,31 @@ class SumTree:
         ids : int64 [batch]
             The starts.
         weights : float32 [batch]
-            Their weights, relative to the largest of all that may be drawn.
+            Their weights, relative to the largest of them.
         """
         ids, weights = np.empty(len(uniforms), np.int64), np.empty(len(uniforms), np.float32)
         header = self._ring.header
         if len(floors) == 0:
-            visited = priority_kernels.draw(header, *self._nodes, uniforms, beta, ids, weights)
+            visited = priority_kernels.draw(header, self._sums, self._offsets, uniforms, beta, ids, weights)
         else:
             cover, ends = self._cover
             visited = priority_kernels.draw_recent(
-                header, self._starts.table, floors, *self._nodes, cover, ends, uniforms, beta, ids, weights
+                header, self._starts.table, floors, self._sums, self._offsets, cover, ends, uniforms, beta, ids, weights
             )
         if visited == priority_kernels.NO_MASS:
             return None
         self.nodes_visited += visited
         return ids, weights
 
-    def update(self, ids: torch.Tensor, errors: torch.Tensor) -> int:
+    def update(self, ids: torch.Tensor, errors: torch.Tensor, largest: np.ndarray) -> int:
         """Record the errors of starts; returns how many are no longer stored.
 
         Parameters
         ----------
         ids, errors : int64 [batch], float32 [batch]
             Contiguous and in CPU memory.
+        largest : float32 [1]
+            The largest error ever recorded; brought up to date.
         """
         num_stale: int = priority_kernels.update(
             self._ring.header,
@@ -161,8 +152,10 @@ class SumTree:
             ids.data_ptr(),
             errors.data_ptr(),
             ids.numel(),
-            *self._nodes,
+            self._sums,
+            self._offsets,
             self.errors,
+            largest,
             self.epsilon,
             self.alpha,
         )
@@ -179,7 +172,7 @@ def wrong_error() -> SchemaError:
 def bytes_a_step(alpha: float) -> float:
     """Bytes that a step's error and its share of the tree take."""
     num_inner = 1.0 / (tree_kernels.FANOUT - 1)
-    return 4.0 if alpha == 0.0 else 4.0 + 8.0 * (1.0 + 2.0 * num_inner)
+    return 4.0 if alpha == 0.0 else 4.0 + 8.0 * (1.0 + num_inner)
 
 
 def _level_offsets(num_leaves: int) -> np.ndarray:

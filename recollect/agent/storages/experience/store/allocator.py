@@ -3,14 +3,18 @@
 import logging
 import mmap
 import os
+import warnings
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Final, Literal, NamedTuple, get_args
+from weakref import finalize
 
 import numpy as np
 import psutil
 
-from recollect.errors import ConfigError, StorageError
+from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.units import human_bytes
 
 Backing = Literal["ram", "shared", "file"]
@@ -88,9 +92,13 @@ class Allocator:
         files in the folder `path`, for stores larger than RAM.
     path : path-like, optional
         Folder for "file"; made if absent, and refused if it holds a store already.
+    may_overflow : bool
+        Whether a store that is larger than RAM goes to a temporary folder, with a warning, instead of being refused.
     """
 
-    def __init__(self, backing: Backing = "ram", path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, backing: Backing = "ram", path: str | os.PathLike[str] | None = None, *, may_overflow: bool = False
+    ) -> None:
         if backing not in get_args(Backing):
             raise ConfigError(f"backing must be one of {', '.join(get_args(Backing))}, got {backing!r}")
         if (backing == "file") != (path is not None):
@@ -99,6 +107,7 @@ class Allocator:
             )
         self.backing: Backing = backing
         self._folder = Path(path) if path is not None else None
+        self._may_overflow = may_overflow
         self._generation = 0
         self._need = Need(0)
         self._num_steps = 0
@@ -106,6 +115,8 @@ class Allocator:
     def check(self, num_steps: int, need: "Need") -> None:
         """Log how large a store will be; refuse one that this machine or its disk cannot hold."""
         total = need.num_bytes + need.num_beside
+        if self._may_overflow and self._folder is None and total > machine_memory():
+            self._overflow(num_steps, total)
         _log.info(
             "store of %s steps: %s when full, %.0f bytes a step and %d more where an episode ends (%s)",
             f"{num_steps:,}",
@@ -190,6 +201,18 @@ class Allocator:
         if self._folder is not None:
             for path in self._folder.glob(f"{generation}-*.bytes"):
                 path.unlink()
+
+    def _overflow(self, num_steps: int, num_bytes: int) -> None:
+        """Let the store live in files of a folder that is removed with it."""
+        self.backing, self._folder = "file", Path(mkdtemp(prefix="recollect-store-"))
+        finalize(self, rmtree, self._folder, ignore_errors=True)
+        warnings.warn(
+            f"a store of {num_steps:,} steps takes {human_bytes(num_bytes)} when full, and this machine has "
+            f"{human_bytes(machine_memory())}: it lives in files at {self._folder}, which is slower; use a smaller "
+            "size, or name a folder on a fast disk with backing='file' and path=",
+            RecollectWarning,
+            stacklevel=2,
+        )
 
     def _fitting_on_disk(self, num_bytes: int) -> str:
         """Say how many steps of the store that was last checked fit into `num_bytes`."""

@@ -13,7 +13,7 @@ from recollect.agent.storages.experience.sampling.outputs import OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
-from recollect.agent.storages.experience.store.intake import take_marks, with_time
+from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_access import RingAccess
 from recollect.agent.storages.experience.store.ring_builder import RingBuilder, SequenceShape
@@ -153,10 +153,13 @@ class ExperienceStore:
             self.insert_slice(with_time(sample), 0, 1, None)
             return
         addresses, alive = access.intake.read(sample)
-        if self.sequence is None:
-            access.ring.append(first.one_step, addresses)
-        else:
-            access.append(first.one_step, addresses, access.intake.read_hidden(sample, None))
+        try:
+            if self.sequence is None:
+                access.ring.append(first.one_step, addresses)
+            else:
+                access.append(first.one_step, addresses, access.intake.read_hidden(sample, None))
+        except SchemaError as refusal:
+            raise naming_nan(refusal, with_time(sample)) from None
         first.num_rows += 1
         del alive
         if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
@@ -173,7 +176,10 @@ class ExperienceStore:
             sample, marks = take_marks(sample, (num_steps, self.num_envs, 1))
             self.build(sample, 2)
             new = self.access.intake.read_slice(sample, num_steps, marks)
-            self.ring.check(new.addresses, num_steps * self.num_envs)
+            try:
+                self.ring.check(new.addresses, num_steps * self.num_envs)
+            except SchemaError as refusal:
+                raise naming_nan(refusal, sample) from None
             if num_steps == 0 and source not in self._sources.known:
                 return
             known = self._sources.add(source, np.full(self.num_envs, first_step or 0), self._add_lanes)

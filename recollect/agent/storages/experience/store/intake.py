@@ -29,6 +29,7 @@ from recollect.roles import Observation
 
 _LARGEST_STAGED_BYTES: Final = 16384
 _MARKS: Final = (keys.SKIP, keys.START)
+_CARRIED: Final = (keys.OBS, keys.NEXT_OBS, keys.RHS, keys.NEXT_RHS)
 
 
 class _Input(NamedTuple):
@@ -243,3 +244,16 @@ def with_time(sample: Mapping[str, Any]) -> dict[str, Any]:
         key: with_time(value) if isinstance(value, Mapping) else value[None] if hasattr(value, "ndim") else value
         for key, value in sample.items()
     }
+
+
+def naming_nan(refusal: SchemaError, sample: Mapping[str, Any]) -> SchemaError:
+    """The refusal of a sample `[time, num_envs, ...]`; if it has an observation that is NaN, with its place."""
+    for path, values in walk((), sample):
+        array = to_numpy(values)
+        if path[0] in _CARRIED and array.dtype.kind == "f" and np.isnan(array).any():
+            step, env = np.argwhere(np.isnan(array))[0, :2]
+            return SchemaError(
+                f"{keys.PATH_SEPARATOR.join(path)} of env {env} is NaN at step {step} of {len(array)} given; let the "
+                "environment, or a wrapper around it, give numbers"
+            )
+    return refusal

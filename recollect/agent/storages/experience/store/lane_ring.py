@@ -28,6 +28,7 @@ _NO_BLOCKS = np.empty((0, 3), np.int64)
 _RESERVED_RECORDS = 1024
 REFUSALS = {
     layout.BAD_REWARD: "a reward is NaN or infinite; rewards must be finite",
+    layout.NAN_OBSERVATION: "an observation or hidden state is NaN",
     layout.BAD_FLAG: "a flag (Done, NextDone, NextTerminated, Cut) is neither 0 nor 1",
     layout.TERMINATED_WITHOUT_DONE: "NextTerminated is 1 where NextDone is 0; a step that terminates "
     "an episode also ends it, so set NextDone there",
@@ -103,8 +104,8 @@ class LaneRing:
             raise SchemaError(REFUSALS[status])
 
     def check(self, sources: np.ndarray, num_items: int) -> None:
-        """Refuse `num_items` steps at `sources` whose rewards or flags `append` would refuse."""
-        status = append_kernels.check(self._steps, self._flags, sources, num_items)
+        """Refuse `num_items` steps at `sources` whose observations, rewards or flags `append` would refuse."""
+        status = append_kernels.check(self._carried, self._steps, self._flags, sources, num_items)
         if status != layout.OK:
             raise SchemaError(REFUSALS[status])
 
@@ -290,6 +291,8 @@ class LaneRing:
                 place.tail_offset,
                 place.depth,
                 place.whole_offset,
+                # To look through images would cost more than the rest of an append.
+                _float_code(place) if place.row_offset >= 0 else layout.D_NONE,
             ]
             for place in schema.carried
         ]
@@ -354,3 +357,9 @@ def ids_of(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [np.arange(*span, dtype=np.int64) | lane << layout.ID_SHIFT for lane, span in enumerate(spans)]
     )
+
+
+def _float_code(place: Place) -> int:
+    """Dtype code of floats that kernels read; `D_NONE` of all else."""
+    dtype = place.leaf.dtype
+    return DTYPE_CODES.get(dtype, layout.D_NONE) if dtype.kind == "f" else layout.D_NONE

@@ -726,7 +726,6 @@ def test_floats_are_rounded_to_the_precision_of_the_space() -> None:
         {"discount": float("nan")},
         {"fetch_every": -1},
         {"fetch_every": 0.5},
-        {"save_snapshot": True},
         {"autoreset_mode": "sometimes"},
         {"frame_stack": 3},
         {"backing": "file"},

@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agent.storages.experience.kernels.simd import first_beyond, smallest_of_eight, sum_of_eight
+from recollect.agent.storages.experience.kernels.simd import first_beyond, sum_of_eight
 
 EIGHT = st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12, allow_subnormal=False)), min_size=8, max_size=8).map(
     np.array
@@ -18,19 +18,13 @@ def _sum(values):  # type: ignore[no-untyped-def]
 
 
 @nb.njit
-def _smallest(values):  # type: ignore[no-untyped-def]
-    return smallest_of_eight(values.ctypes.data)
-
-
-@nb.njit
 def _first_beyond(values, residual):  # type: ignore[no-untyped-def]
     return first_beyond(values.ctypes.data, residual)
 
 
 @given(EIGHT)
-def test_sum_and_smallest_positive(values: np.ndarray) -> None:
+def test_sum(values: np.ndarray) -> None:
     assert np.isclose(_sum(values), values.sum(), rtol=1e-12)
-    assert _smallest(values) == values[values > 0].min(initial=np.inf)
 
 
 @given(EIGHT, st.floats(-0.1, 1.1))

@@ -342,8 +342,6 @@ def test_goal_functions_are_found_in_the_environment() -> None:
         memory = HERBuffer(20, "cpu", None, algorithm, envs, None, share=1.0, seed=1)
         memory.insert_data_slice(with_goals(make_slice(5)))
         assert (memory.sample(8)[keys.REWARD] == 3).all()
-    with pytest.raises(ConfigError, match="compute_reward"):
-        HERBuffer(20, "cpu", None, algorithm, SimpleNamespace(num_envs=1), None)
 
 
 @pytest.mark.parametrize("given", ["compute_reward", "compute_terminated"])
@@ -416,6 +414,8 @@ def test_a_her_function_sees_every_step_of_the_windows() -> None:
 
     memory = HERBuffer.standalone(50, gamma=GAMMA, seed=1, n_step=2, share=1.0, strategy="final", her_function=rewrite)
     memory.insert_data_slice(make_slice(10, truncated=[4]))
+    memory.sample(64)  # the first batch is also tried row by row
+    calls.clear()
     batch = memory.sample(64)
     numbers = numbers_of(batch)
     lengths = torch.where((numbers == 4) | (numbers == 9), 1, 2)

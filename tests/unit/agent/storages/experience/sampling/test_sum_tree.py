@@ -1,4 +1,4 @@
-"""The sum tree, seen through a prioritised buffer: sums, minima, draws and windows with numbers by hand."""
+"""The sum tree, seen through a prioritised buffer: sums, draws and windows with numbers by hand."""
 
 import math
 
@@ -42,18 +42,18 @@ def draw_evenly(memory: PERBuffer, count: int, floors: np.ndarray = NO_FLOORS) -
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("size", SIZES)
-def test_total_and_smallest_are_exact_for_whole_numbers(size: int, num_envs: int) -> None:
+def test_the_total_is_exact_for_whole_numbers(size: int, num_envs: int) -> None:
     memory = make_memory(size, num_envs)
     memory.insert_data_slice(make_slice(size, num_envs=num_envs))
-    assert (memory.tree.total, memory.tree.smallest_positive) == (size * num_envs, 1)
+    assert memory.tree.total == size * num_envs
     errors = np.random.default_rng(size).permutation(size * num_envs) + 5.0
     set_errors(memory, errors)
-    assert (memory.tree.total, memory.tree.smallest_positive) == (errors.sum(), 5)
+    assert memory.tree.total == errors.sum()
 
 
 @pytest.mark.parametrize("num_envs", [1, 3])
 @pytest.mark.parametrize("size", SIZES)
-def test_total_and_smallest_follow_single_updates_and_overwriting(size: int, num_envs: int) -> None:
+def test_the_total_follows_single_updates_and_overwriting(size: int, num_envs: int) -> None:
     rng = np.random.default_rng(size)
     memory = make_memory(size, num_envs, alpha=0.7, epsilon=0.01, default_error=3.0)
     model: dict[int, float] = {}
@@ -67,7 +67,6 @@ def test_total_and_smallest_follow_single_updates_and_overwriting(size: int, num
         model |= dict(zip(chosen.tolist(), errors.tolist(), strict=True))
         priorities = [(error + 0.01) ** 0.7 for error in model.values()]
         assert memory.tree.total == pytest.approx(math.fsum(priorities), rel=1e-12)
-        assert memory.tree.smallest_positive == pytest.approx(min(priorities), rel=1e-12)
 
 
 def test_draws_take_each_steps_share() -> None:
@@ -113,11 +112,11 @@ def test_draws_inside_ranges_count_exactly_for_every_floor(size: int) -> None:
         assert weights == pytest.approx([smallest / errors_of[step] for step in drawn.tolist()])
 
 
-def test_zero_is_never_drawn_and_no_minimum() -> None:
+def test_zero_is_never_drawn() -> None:
     memory = make_memory(9)
     memory.insert_data_slice(make_slice(9))
     set_errors(memory, np.array([0.0, 0, 5, 0, 0, 0, 0, 0, 3]))
-    assert (memory.tree.total, memory.tree.smallest_positive) == (8, 3)
+    assert memory.tree.total == 8
     ids, weights = draw_evenly(memory, 8)
     assert ids.tolist() == [2] * 5 + [8] * 3
     assert weights == pytest.approx([0.6] * 5 + [1.0] * 3)
@@ -128,7 +127,7 @@ def test_where_all_is_zero_the_tree_has_nothing_to_draw_and_the_buffer_draws_eve
     memory = make_memory(9)
     memory.insert_data_slice(make_slice(9))
     set_errors(memory, np.zeros(9))
-    assert (memory.tree.total, memory.tree.smallest_positive) == (0, 0)
+    assert memory.tree.total == 0
     assert memory.tree.draw(np.full(4, 0.5), 1.0, NO_FLOORS) is None
     assert memory.tree.draw(np.full(4, 0.5), 1.0, np.array([4])) is None
     batch = memory.sample(200)
@@ -145,13 +144,13 @@ def test_tiny_next_to_huge_priorities(position: int) -> None:
     set_errors(memory, errors)
     tiny = float(np.float32(1e-12))
     assert memory.tree.total == pytest.approx(1e6)
-    assert memory.tree.smallest_positive == tiny
     for uniform in (0.0, 0.5, np.nextafter(1.0, 0.0)):
         drawn = memory.tree.draw(np.full(64, uniform), 1.0, NO_FLOORS)
         assert drawn is not None
         inner = drawn[0][1:-1]
         assert set(inner.tolist()) == {position}
-        assert drawn[1][1:-1] == pytest.approx(tiny / 1e6)
+        # Weights do not vanish because something else in the store is tiny.
+        assert drawn[1].max() == 1.0
         assert set(drawn[0].tolist()) <= set(range(100))
     # The huge one leaves no trace behind.
     set_errors(memory, np.array([1e-12]), np.array([position]))
@@ -191,11 +190,11 @@ def test_another_alpha_or_epsilon_is_computed_from_the_errors_kept() -> None:
     memory.update_storage_parameter("epsilon", 1.0)
     assert memory.tree.total == 4 + 9 + 16
     memory.update_storage_parameter("alpha", 0.5)
-    assert (memory.tree.total, memory.tree.smallest_positive) == (2 + 3 + 4, 2)
+    assert memory.tree.total == 2 + 3 + 4
     memory.update_storage_parameter("alpha", 0.0)
     assert memory.tree.is_flat
     memory.update_storage_parameter("alpha", 2.0)
-    assert (memory.tree.total, memory.tree.smallest_positive) == (16 + 81 + 256, 16)
+    assert memory.tree.total == 16 + 81 + 256
 
 
 @pytest.mark.parametrize("new_size", [3, 7, 64, 200])
@@ -206,7 +205,7 @@ def test_priorities_move_with_their_steps_when_the_store_is_resized(new_size: in
     set_errors(memory, errors)
     memory.update_storage_parameter("max_size", new_size)
     kept = np.concatenate([errors[:9][-new_size:], errors[9:][-new_size:]])
-    assert (memory.tree.total, memory.tree.smallest_positive) == (kept.sum(), kept.min())
+    assert memory.tree.total == kept.sum()
     ids, _ = draw_evenly(memory, int(kept.sum()))
     assert np.array_equal(np.sort(ids), np.sort(np.repeat(all_ids(memory), kept.astype(np.int64))))
 

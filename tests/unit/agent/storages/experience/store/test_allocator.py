@@ -85,9 +85,9 @@ def test_the_estimate_counts_priorities(caplog: pytest.LogCaptureFixture) -> Non
     memory = PERBuffer.standalone(1_000_000, alpha=0.6)
     with caplog.at_level(logging.INFO, LOGGER):
         memory.insert_data_slice(wide_slice(1))
-    # An error of 4 bytes, a leaf of 8, and sums and minima above it: 2 * 8 / 7.
+    # An error of 4 bytes, a leaf of 8, and the sums above it: 8 / 7.
     num_bytes = float(caplog.messages[0].split(" bytes a step")[0].split()[-1])
-    assert num_bytes == pytest.approx(104 + 4 + 8 + 16 / 7, abs=1)
+    assert num_bytes == pytest.approx(104 + 4 + 8 + 8 / 7, abs=1)
 
 
 def test_more_than_the_machine_has_is_refused_with_the_size_that_fits(
