@@ -82,6 +82,7 @@ def test_the_run_is_kept_as_any_other(outside: Outside) -> None:
     assert config["actor"]["critic_head"] == "mine:LinearCritic"
     assert config["wrappers"] == [{"name": "mine:ScaleReward", "scale": 0.5}]
     assert list((run / "checkpoints").iterdir())
+    assert "episodes/long" in (run / "metrics.csv").read_text().partition("\n")[0]
     assert (run / "curve.png").is_file()
 
 
