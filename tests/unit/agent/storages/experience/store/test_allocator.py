@@ -359,7 +359,7 @@ def test_a_large_store_that_holds_little_takes_little(buffer: str, options: dict
     program = GROWTH.format(buffer=buffer, options=options)
     root = Path(__file__).parents[5]
     done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    # Full, the store takes 104 MB, and 119 MB with priorities.
+    # Full, the store takes 104 MB, and 118 MB with priorities.
     assert int(done.stdout) < 4e6
 
 

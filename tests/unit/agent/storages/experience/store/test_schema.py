@@ -179,7 +179,6 @@ REFUSED: dict[str, tuple[Sample, str]] = {
     "other next shape": ({keys.NEXT_OBS: np.zeros((1, 4), np.float32)}, "must have the keys, shapes and dtypes"),
     "other next dtype": ({keys.NEXT_OBS: np.zeros((1, 3), np.float64)}, "must have the keys, shapes and dtypes"),
     "other next keys": ({keys.NEXT_OBS: {"a": np.zeros((1, 3), np.float32)}}, "must have the keys"),
-    "misspelt": ({"Rewards": np.zeros((1, 1), np.float32)}, "did you mean 'Reward'"),
     "next state alone": ({keys.NEXT_RHS: np.zeros((1, 1), np.float32)}, f"lacks {keys.RHS}"),
 }
 
