@@ -79,7 +79,7 @@ MUTANTS = (
         f"{EXPERIENCE}/kernels/append_kernels.py",
         """    if not _is_padding(carried, sources, item):
         if _follows""",
-        """    age = min(number, header[H_DEPTH] - 1)
+        """    age = min(number, header[layout.H_DEPTH] - 1)
     if number < 0:
         if _follows""",
         PROGRAMS,
@@ -245,7 +245,7 @@ MUTANTS = (
         "goals come from a later episode",
         f"{EXPERIENCE}/kernels/hindsight_kernels.py",
         "return begin, _entry(ends, entry)",
-        "return begin, load_i64(header[H_HEAD] + 8 * lane) - 1",
+        "return begin, head_of(header, lane) - 1",
         PROGRAMS,
     ),
     Mutant(
