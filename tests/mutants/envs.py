@@ -109,8 +109,8 @@ MUTANTS: Final = (
     Mutant(
         "a signal to all processes of a run ends its envs before their parent",
         f"{ENVS}/vectors.py",
-        "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):",
-        "for number in (signal.SIGINT,):",
+        "            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n",
+        "",
         PROCESSES,
     ),
     Mutant(

@@ -43,10 +43,19 @@ class _InSubprocess:
 
     def __call__(self) -> gym.Env[Any, Any]:
         if os.getpid() != self.parent_id:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             threading.Thread(target=_end_with_parent, daemon=True).start()
+            threading.Thread(target=_obey_parent, args=(self.parent_id,), daemon=True).start()
         return self.build()
+
+
+def _obey_parent(parent_id: int) -> None:
+    """End this process when its parent sends SIGTERM, as `multiprocessing` does at exit; that of others is ignored."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent_id:
+        pass
+    os._exit(1)
 
 
 def _end_with_parent() -> None:
@@ -102,14 +111,15 @@ def close_vector(vector: VectorEnv) -> None:
     if not isinstance(vector, AsyncVectorEnv):
         vector.close()
         return
-    # Gymnasium would wait for them, or send SIGTERM, which they ignore.
+    # Gymnasium would wait for them, or send SIGTERM, which one that holds the interpreter does not hear.
     deadline = threading.Timer(_ANSWER_WITHIN_S, _kill, (vector,))
     deadline.start()
     try:
         vector.close()
     except (EOFError, OSError):
         _kill(vector)
-        for pipe in vector.parent_pipes:
+        for process, pipe in zip(vector.processes, vector.parent_pipes, strict=True):
+            process.join()
             pipe.close()
         vector.closed = True
     finally:
@@ -119,5 +129,3 @@ def close_vector(vector: VectorEnv) -> None:
 def _kill(vector: AsyncVectorEnv) -> None:
     for process in vector.processes:
         process.kill()
-    for process in vector.processes:
-        process.join()

@@ -50,9 +50,9 @@ def test_killed_process_is_a_clear_error(envs: VecEnv, call: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_are_left_to_the_parent(envs: VecEnv, number: signal.Signals) -> None:
-    for process in processes(envs):
-        os.kill(process.pid, number)  # type: ignore[attr-defined]
+def test_signals_of_others_are_left_to_the_parent(envs: VecEnv, number: signal.Signals) -> None:
+    pids = [str(process.pid) for process in processes(envs)]  # type: ignore[attr-defined]
+    subprocess.run(["kill", f"-{number:d}", *pids], check=True)
     assert envs.step(ACTIONS).reward.shape == (2, 1)
     envs.close()
 
@@ -103,3 +103,10 @@ def test_processes_that_hang_end_with_their_parent() -> None:
     for child in left:
         child.kill()
     assert not left
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_envs_that_nobody_closes_do_not_keep_their_parent_from_ending(is_deleted: bool) -> None:
+    factory = "VecEnv.create_factory('CartPole-v1', None, 2, kind='async')[0]"
+    words = f"from recollect.agent.envs import VecEnv; envs = {factory}()" + ("; del envs" if is_deleted else "")
+    subprocess.run([sys.executable, "-c", words], cwd=ROOT, check=True, timeout=PATIENCE_S)
