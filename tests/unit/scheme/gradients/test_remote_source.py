@@ -171,7 +171,7 @@ def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
     for _ in range(3):
         update.step()
     assert gradients.num_steps == 3 * 16
-    assert [record.message.count("keeps no journal") for record in caplog.records] == [1, 1]
+    assert caplog.text.count("keeps no journal") == 2
 
 
 def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
