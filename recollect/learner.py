@@ -196,10 +196,11 @@ class Learner:
         with self._saved_first():
             self._callbacks.call("on_step", self)
         # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
-        with held_back():
-            path = self._recorder.follow(self)
-        if path is not None:
-            self._tell_of_checkpoint(path)
+        if self._recorder.is_due(self):
+            with held_back():
+                path = self._recorder.follow(self)
+            if path is not None:
+                self._tell_of_checkpoint(path)
 
     def train(self, show: Callable[["Learner"], None] | None = None) -> None:
         """Train until the target is reached, then save a checkpoint if the run has a folder.

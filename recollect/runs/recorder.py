@@ -55,11 +55,19 @@ class Recorder:
 
     def follow(self, learner: Training) -> Path | None:
         """Write what is due after an update stage; returns the folder of a checkpoint, if there is a new one."""
-        if learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation:
+        if self._is_row_due(learner):
             self.write_row(learner)
-        if self.run is not None and learner.num_steps >= self._next_checkpoint:
-            return self.save(learner)
-        return None
+        return self.save(learner) if self._is_checkpoint_due(learner) else None
+
+    def is_due(self, learner: Training) -> bool:
+        """Whether `follow` has anything to write."""
+        return self._is_row_due(learner) or self._is_checkpoint_due(learner)
+
+    def _is_row_due(self, learner: Training) -> bool:
+        return learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation
+
+    def _is_checkpoint_due(self, learner: Training) -> bool:
+        return self.run is not None and learner.num_steps >= self._next_checkpoint
 
     def write_row(self, learner: Training) -> None:
         """Write the present metrics, those of an evaluation and those that callbacks logged once."""

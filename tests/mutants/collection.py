@@ -102,7 +102,7 @@ MUTANTS: Final = (
     Mutant(
         "a step is stored with the observation that came after it",
         f"{COLLECTION}/worker/acting.py",
-        "keys.OBS: self.latest_obs,",
+        "keys.OBS: taken.obs,",
         "keys.OBS: step.next_obs,",
         C_WORKER,
     ),
@@ -123,8 +123,8 @@ MUTANTS: Final = (
     Mutant(
         "clipped actions are stored instead of the policy's",
         f"{COLLECTION}/worker/acting.py",
-        "self._sample(step, ended, action, other)",
-        "self._sample(step, ended, clipped_action, other)",
+        "keys.ACTION: taken.action,",
+        "keys.ACTION: taken.clipped_action,",
         C_WORKER,
     ),
     Mutant(

@@ -118,8 +118,8 @@ MUTANTS: Final = (
     Mutant(
         "a checkpoint is written only at the end",
         f"{RUNS}/recorder.py",
-        "learner.num_steps >= self._next_checkpoint:",
-        "learner.num_steps > learner.target_steps:",
+        "learner.num_steps >= self._next_checkpoint\n",
+        "learner.num_steps > learner.target_steps\n",
         ROWS,
     ),
     Mutant(

@@ -161,6 +161,8 @@ class Actor(nn.Module):
     def to_tensors(self, obs: Observation) -> Observation:
         """Put a (nested) observation on the actor's device, in its own dtypes."""
         device = self.device
+        if type(obs) is np.ndarray:
+            return as_tensor(obs, device)
         return map_observation(lambda array: as_tensor(array, device), obs)
 
     def encode(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:

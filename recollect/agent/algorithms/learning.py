@@ -173,16 +173,17 @@ class LearningAlgorithm(Algorithm):
     def num_test_episodes(self) -> int:
         return self.config.num_test_episodes
 
-    @torch.no_grad()
     def acting_step(
         self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
     ) -> ActingStep:
-        features, rhs = self.actor.encode(self.actor.to_tensors(obs), rhs, done)
-        mask = self.actor.action_mask(obs)
-        action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
-        if not deterministic:
-            self.num_acted += len(action)
-        return action, self.actor.to_env(action), rhs, other
+        actor = self.actor
+        with torch.inference_mode():
+            features, rhs = actor.encode(actor.to_tensors(obs), rhs, done)
+            mask = actor.action_mask(obs)
+            action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
+            if not deterministic:
+                self.num_acted += len(action)
+            return action, actor.to_env(action), rhs, other
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -140,7 +140,7 @@ class FailureLog:
         self._shown: set[str] = set()
         self._next_count = 10
 
-    def read(self, infos: dict[str, Any]) -> np.ndarray | None:
+    def read(self, infos: Mapping[str, Any]) -> np.ndarray | None:
         """Take in the infos of one call; returns which envs lost an episode, bool [num_envs], None if none did."""
         counts = infos.get(keys.NUM_FAILURES)
         if counts is None:

@@ -1,5 +1,6 @@
 """`Step`: what one step of every env brought."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -14,7 +15,7 @@ class Step(NamedTuple):
     """What one step of every env brought, the same for every kind of vector env and autoreset mode.
 
     The arrays are not overwritten by later steps. Where no episode ended, `next_obs` and `obs` may be the
-    same array: do not write to them.
+    same array, and so may the flags: do not write to them.
 
     Attributes
     ----------
@@ -31,8 +32,10 @@ class Step(NamedTuple):
         Rows that are no transition: the env only began an episode, or failed. None if there are none.
     obs : array or dict of arrays [num_envs, ...]
         What to act on next: where an episode ended, the first observation of the next one.
-    infos : dict
-        Infos of this step, in Gymnasium's vector format.
+    infos : mapping
+        Infos of this step, in Gymnasium's vector format; read them before the next step.
+    is_plain : bool
+        Whether all flags are known to be False: no episode ended, began or was lost. False if that is not known.
     """
 
     next_obs: Observation
@@ -42,11 +45,19 @@ class Step(NamedTuple):
     cut: np.ndarray
     skip: np.ndarray | None
     obs: Observation
-    infos: dict[str, Any]
+    infos: Mapping[str, Any]
+    is_plain: bool = False
+
+    @property
+    def ended(self) -> np.ndarray:
+        """In which envs an episode ended in this step, bool [num_envs, 1]."""
+        return self.terminated if self.is_plain else self.terminated | self.truncated
 
     @property
     def begins(self) -> np.ndarray:
         """Which envs begin an episode with `obs`, so that the hidden state must be reset, bool [num_envs, 1]."""
+        if self.is_plain:
+            return self.cut
         begins: np.ndarray = self.terminated | self.truncated | self.cut
         return begins if self.skip is None else begins | self.skip
 

@@ -1,7 +1,6 @@
 """`VecEnv`: environments that are stepped together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,6 +70,7 @@ class VecEnv:
         self.action_space = vector.single_action_space
         self.env_fns = list(env_fns)
         self._driver = driver_of(vector)
+        self._explaining = _Explaining(vector)
         self._format = ActionFormat(self.action_space, self.num_envs)
         is_masked = has_mask(self.observation_space, self.action_space)
         self._masks = MaskCheck(self.action_space) if is_masked else None
@@ -153,7 +153,7 @@ class VecEnv:
             The first observations.
         """
         seeds, self._seeds = self._seeds, None
-        with _explained(self.vector):
+        with self._explaining:
             obs = self._driver.reset(seeds)
         if self._masks is not None:
             self._masks.check_reset(obs)
@@ -172,7 +172,7 @@ class VecEnv:
         action : tensor or array [num_envs, numbers]
             In the env's units: floats for Box; for Discrete one index each.
         """
-        with _explained(self.vector):
+        with self._explaining:
             step = self._driver.step(self._format(action))
         if self._masks is not None:
             self._masks.check_step(step)
@@ -192,20 +192,24 @@ class VecEnv:
         return f"VecEnv({self.vector!r}, num_envs={self.num_envs})"
 
 
-@contextmanager
-def _explained(vector: VectorEnv) -> Iterator[None]:
-    """Name what goes wrong around envs; what they raise themselves does not come as far as here."""
-    try:
-        yield
-    except (RecollectError, gym.error.Error):
-        raise
-    except (EOFError, ConnectionError) as error:
-        raise EnvError(
-            f"the process of an env is gone ({type(error).__name__}): it was killed, or the machine ran out of memory; "
-            "use fewer envs, or kind='sync' to see what happens"
-        ) from error
-    except Exception as error:
-        reason = _misfit(vector) or describe(error)
+class _Explaining:
+    """Names what goes wrong around envs; what they raise themselves does not come as far as here."""
+
+    def __init__(self, vector: VectorEnv) -> None:
+        self._vector = vector
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, RecollectError | gym.error.Error):
+            return
+        if isinstance(error, EOFError | ConnectionError):
+            raise EnvError(
+                f"the process of an env is gone ({type(error).__name__}): it was killed, or the machine ran out of "
+                "memory; use fewer envs, or kind='sync' to see what happens"
+            ) from error
+        reason = _misfit(self._vector) or describe(error)
         raise EnvError(
             f"an env returned what does not fit its spaces or Gymnasium's interface ({reason}): reset"
             " must return (obs, info), and step (obs, reward, terminated, truncated, info); "

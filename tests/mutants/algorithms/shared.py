@@ -49,8 +49,8 @@ MUTANTS: Final = (
     Mutant(
         "deterministic actions count as exploration",
         f"{ALGORITHMS}/learning.py",
-        "        if not deterministic:\n            self.num_acted += len(action)\n",
-        "        self.num_acted += len(action)\n",
+        "            if not deterministic:\n                self.num_acted += len(action)\n",
+        "            self.num_acted += len(action)\n",
         DETERMINISTIC,
     ),
     Mutant(

@@ -68,6 +68,8 @@ class DDQN(OffPolicyAlgorithm):
         if deterministic:
             return greedy, {}
         chance = torch.rand(greedy.shape, generator=self.actor.generator, device=greedy.device)
+        if min(chance.tolist())[0] >= self.epsilon:
+            return greedy, {}  # actions at random are drawn only for steps in which somebody explores
         random = self.actor.actions.draw(len(greedy), self.actor.generator, mask)
         return torch.where(chance < self.epsilon, random, greedy), {}
 

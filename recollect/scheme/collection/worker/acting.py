@@ -1,7 +1,7 @@
 """`Acting`: how a worker acts in its train environments, step by step."""
 
 from collections.abc import Callable, Collection
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,18 @@ class StepSink(Protocol):
     """Takes steps: a storage, or what sends them to one. If it has `handle_end_of_episode`, it is called after one."""
 
     def insert_transition(self, sample: Sample) -> None: ...
+
+
+class TakenStep(NamedTuple):
+    """A step of every environment: what was seen and known before it, what was done, and what it brought."""
+
+    obs: Observation
+    rhs: Tensor
+    done: Tensor
+    action: Tensor
+    clipped_action: Tensor
+    other: dict[str, Tensor]
+    step: Step
 
 
 class Acting:
@@ -41,7 +53,7 @@ class Acting:
     rhs, done : tensors
         Hidden states `[num_envs, R]`, and whether the observations begin an episode `[num_envs, 1]`.
     is_mid_step : bool
-        Whether a step was interrupted: nobody knows how far the environments came.
+        Whether a step was interrupted, or not stored: nobody knows how far the environments came.
     """
 
     latest_obs: Observation
@@ -64,6 +76,7 @@ class Acting:
         """Begin an episode in every environment."""
         envs = self._components.envs_train
         self.latest_obs, self.rhs, self.done = self._components.actor.actor_initial_states(envs.reset())
+        self._none = torch.zeros_like(self.done)
         self._log = EpisodeLog(envs.num_envs)
         self.is_mid_step = False
 
@@ -93,26 +106,32 @@ class Acting:
         for number in range(num_steps):
             if self._heard and number >= fraction * num_steps and self._heard.intersection(listen_to):
                 break
-            self._take_step(into)
+            self._store(self._take_step(), into)
         self._heard.clear()
 
-    def _take_step(self, into: StepSink) -> None:
-        """Act once in every train environment, and hand on what happened."""
-        actor, algo = self._components.actor, self._components.algo
+    def _take_step(self) -> TakenStep:
+        """Act once in every train environment."""
         self.is_mid_step = True
         action, clipped_action, rhs, other = self._act()
         step = cast(SteppingEnvs, self._components.envs_train).step(clipped_action)
-        ended = step.terminated | step.truncated
-        try:
-            into.insert_transition(self._sample(step, ended, action, other))
-        except SchemaError as error:
-            raise SchemaError(f"{error}{self._where(step, clipped_action)}") from error
-        actor.observe(self.latest_obs, step.reward, step.begins, algo.gamma, skip=step.skip)
-        self._count(step, ended, into)
+        taken = TakenStep(self.latest_obs, self.rhs, self.done, action, clipped_action, other, step)
         self.latest_obs, self.rhs = step.obs, rhs
-        self.done = torch.from_numpy(step.begins.astype(np.float32)).to(self._device)
+        self.done = self._none if step.is_plain else torch.from_numpy(step.begins.astype(np.float32)).to(self._device)
         self.is_mid_step = False
         self._on_step()
+        return taken
+
+    def _store(self, taken: TakenStep, into: StepSink) -> None:
+        """Hand on what happened in a step, and count it."""
+        is_mid_step, self.is_mid_step = self.is_mid_step, True
+        step, ended = taken.step, taken.step.ended
+        try:
+            into.insert_transition(self._sample(taken, ended))
+        except SchemaError as error:
+            raise SchemaError(f"{error}{self._where(step, taken.clipped_action)}") from error
+        self._components.actor.observe(taken.obs, step.reward, step.begins, self._components.algo.gamma, skip=step.skip)
+        self._count(step, ended, into)
+        self.is_mid_step = is_mid_step
 
     def _num_steps_after_start(self) -> int:
         num_steps = self._counts.num_steps + self._num_steps_elsewhere
@@ -137,25 +156,26 @@ class Acting:
         self._silent_algo = None if other else algo
         return rhs, other
 
-    def _sample(self, step: Step, ended: np.ndarray, action: Tensor, other: dict[str, Tensor]) -> Sample:
+    def _sample(self, taken: TakenStep, ended: np.ndarray) -> Sample:
         """What the storage takes of one step, `[num_envs, ...]` by key."""
+        step = taken.step
         sample = {
-            keys.OBS: self.latest_obs,
-            keys.DONE: self.done,
-            keys.ACTION: action,
+            keys.OBS: taken.obs,
+            keys.DONE: taken.done,
+            keys.ACTION: taken.action,
             keys.REWARD: step.reward,
             keys.NEXT_OBS: step.next_obs,
             keys.NEXT_DONE: ended,
             keys.NEXT_TERMINATED: step.terminated,
         }
         if self._components.actor.is_recurrent:
-            sample[keys.RHS] = self.rhs
-        if other:
+            sample[keys.RHS] = taken.rhs
+        if taken.other:
             stored = self._components.storage.storage_tensors
-            sample |= {key: value for key, value in other.items() if key in stored}
+            sample |= {key: value for key, value in taken.other.items() if key in stored}
         if step.skip is not None:
             sample[keys.SKIP] = step.skip
-        if step.cut.any():
+        if not step.is_plain and step.cut.any():
             sample[keys.CUT] = step.cut
         return sample
 

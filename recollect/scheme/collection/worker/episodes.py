@@ -120,6 +120,8 @@ class EpisodeLog:
             counts = ~step.skip[:, 0]
             self._rewards += np.where(counts, step.reward[:, 0], 0.0)
             self._num_steps += counts
+        if step.is_plain:
+            return []
         episodes = [self._episode(step, int(env)) for env in np.flatnonzero(ended[:, 0])] if ended.any() else []
         if episodes or step.cut.any():
             self._forget((ended | step.cut)[:, 0])
@@ -143,7 +145,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _success(infos: dict[str, Any], env: int) -> float | None:
+def _success(infos: Mapping[str, Any], env: int) -> float | None:
     """What an env says of success; None if it says nothing."""
     if IS_SUCCESS not in infos or not infos.get(f"_{IS_SUCCESS}", {env: True})[env]:
         return None

@@ -81,7 +81,7 @@ def evaluate(algo: Algorithm, actor: Actor, envs: SteppingEnvs, num_episodes: in
     while any(len(episodes) < quota for episodes, quota in zip(finished, quotas, strict=True)):
         _, clipped_action, rhs, _ = algo.acting_step(obs, rhs, done, deterministic=True)
         step = envs.step(clipped_action)
-        for episode in log.follow(step, step.terminated | step.truncated):
+        for episode in log.follow(step, step.ended):
             finished[episode.env].append(episode)
         if log.longest == _LONG_EPISODE:
             _warn_of_long_episode()

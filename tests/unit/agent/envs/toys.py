@@ -176,6 +176,7 @@ def stack(rows: list[Any]) -> Any:
 
 # Every vector kind and autoreset mode that there is, by name: kind, what makes the envs, mode.
 VECTORS: dict[str, tuple[str, Callable[..., Any], str | None]] = {
+    "sync": ("sync", Toy, None),
     **{f"sync-{mode.name}": ("sync", Toy, mode.value) for mode in AutoresetMode},
     **{f"async-{mode.name}": ("async", Toy, mode.value) for mode in AutoresetMode},
     "native-NEXT_STEP": ("native", lambda **options: ToyVector("NextStep", **options), None),
