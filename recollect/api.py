@@ -20,7 +20,7 @@ from recollect.agent.envs.spaces import have_same_form
 from recollect.agent.registry import reference_to
 from recollect.agent.storages import Storage
 from recollect.agent.storages.base_buffer import BaseBuffer
-from recollect.callbacks import Callback, StepFunction
+from recollect.callbacks import Callback, StepFunction, named_callbacks
 from recollect.checks import check_count
 from recollect.config import RunConfig, build, resolve
 from recollect.config.files import Document, dump_document, parse_value
@@ -30,6 +30,7 @@ from recollect.learner import Learner
 from recollect.predictor import Predictor
 from recollect.roles import Algorithm, EnvFunction, Observation
 from recollect.runs.directory import RunDirectory, load_config
+from recollect.runs.lock import FolderLock
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
 from recollect.runs.saving import restore_training, save_training
@@ -169,14 +170,19 @@ class Agent:
             Show progress; by default on a terminal and in a notebook.
         callbacks : sequence of Callback or function
             What runs in the training loop, such as `StopAt(200)`; a function is called with the learner after every
-            update stage.
+            update stage. Those that the config names come first.
         writers : sequence of MetricWriter or function
             Where metrics go besides the folder; a function gets each row as a dict.
         """
         target_steps = self.num_steps + check_count("steps", steps)
         config = replace(self.config.with_defaults(), steps=target_steps)
         learner = Learner(
-            self.scheme, target_steps, log_dir, config=config.to_document(), writers=writers, callbacks=callbacks
+            self.scheme,
+            target_steps,
+            log_dir,
+            config=config.to_document(),
+            writers=writers,
+            callbacks=[*named_callbacks(config), *callbacks],
         )
         learner.elapsed_s = self._elapsed_s
         self._learner = learner
@@ -253,16 +259,18 @@ class Agent:
         ----------
         folder : path-like
             A new one, or one that already holds an agent of the same config. If it holds another agent, a numbered
-            folder is made beside it, with a warning, so that neither is lost.
+            folder is made beside it, with a warning, so that neither is lost. One that another process trains in is
+            refused.
         with_storage : bool
             Save the replay too, so that learning can resume at once. One that is already there is always brought up
             to date.
         """
         run = self._folder_for(Path(folder))
-        if not self.scheme.status().num_stored:
-            shutil.rmtree(run.storage_folder, ignore_errors=True)
-        with_storage = with_storage or run.storage_folder.exists()
-        return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
+        with FolderLock(run.path):
+            if not self.scheme.status().num_stored:
+                shutil.rmtree(run.storage_folder, ignore_errors=True)
+            with_storage = with_storage or run.storage_folder.exists()
+            return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
 
     def close(self) -> None:
         """Close the environments."""

@@ -16,7 +16,9 @@ _BY_SIGNAL: Final = 128
 
 
 class Terminated(SystemExit):
-    """SIGTERM or SIGHUP came; uncaught, it ends the process with 128 plus the signal's number, as shells put it.
+    """SIGTERM or SIGHUP came, or nobody sees what is shown any more.
+
+    Uncaught, it ends the process with 128 plus the signal's number, as shells put it.
 
     Parameters
     ----------
@@ -52,6 +54,22 @@ def held_back() -> Iterator[None]:
         yield
     if hold.held is not None:
         _interrupt(hold.held)
+
+
+@contextmanager
+def hang_ups() -> Iterator[None]:
+    """Raise `Terminated` where the block cannot write because its terminal, or who reads its pipe, is gone.
+
+    It is what the signal would raise that the process was spared, so that a training is saved all the same.
+    """
+    try:
+        yield
+    except Terminated:
+        raise
+    except (BrokenPipeError, SystemExit) as error:  # Rich silences a console whose pipe is broken, and exits
+        raise Terminated(signal.SIGPIPE) from error
+    except OSError as error:
+        raise Terminated(signal.SIGHUP) from error
 
 
 class _Raise:

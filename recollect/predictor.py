@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from recollect import keys
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.spaces import ActionFormat
-from recollect.agent.masks import OBSERVATION, has_mask
+from recollect.agent.masks import OBSERVATION, choice_starts, has_mask, num_allowed
 from recollect.errors import SchemaError
 from recollect.roles import Algorithm, Observation
 
@@ -39,6 +39,7 @@ class Predictor:
         is_single = _is_single(arrays, self.algo.actor.obs_space)
         if is_single:
             arrays = map_observation(lambda array: array[None], arrays)
+        self._check_masks(arrays)
         rhs, done = self._remembered(arrays)
         with self.algo.aside():
             _, action, rhs, _ = self.algo.acting_step(arrays, rhs, done, deterministic)
@@ -63,6 +64,14 @@ class Predictor:
             )
         return masked
 
+    def _check_masks(self, arrays: Observation) -> None:
+        """Refuse masks that allow nothing."""
+        action_space = self.algo.actor.action_space
+        if has_mask(self.algo.actor.obs_space, action_space):
+            masks = arrays[keys.ACTION_MASK]
+            if not num_allowed(masks, choice_starts(action_space)).all():
+                raise SchemaError(f"action_masks allow no action: {masks.tolist()}; 1 stands for allowed")
+
     def _remembered(self, arrays: Observation) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden states and flags for this batch; those of the last one, if it had as many rows."""
         _, rhs, done = self.algo.actor.actor_initial_states(arrays)
@@ -86,10 +95,10 @@ def _as_arrays(obs: Observation, space: gym.Space[Any]) -> Observation:
     return {name: _as_arrays(obs[name], inner) for name, inner in space.items()}
 
 
-def _is_single(arrays: Observation, space: gym.Space[Any]) -> bool:
+def _is_single(arrays: Observation, space: gym.Space[Any], what: str = "an observation") -> bool:
     """Whether this is one observation and not a batch; refuses what is neither."""
     if isinstance(space, gym.spaces.Dict):
-        kinds = {_is_single(arrays[name], inner) for name, inner in space.items()}
+        kinds = {_is_single(arrays[name], inner, f"{name!r} of an observation") for name, inner in space.items()}
         if len(kinds) > 1:
             raise SchemaError("some entries of the observation are single and others are batches; give one kind")
         return kinds.pop()
@@ -97,5 +106,5 @@ def _is_single(arrays: Observation, space: gym.Space[Any]) -> bool:
     if arrays.shape == shape:
         return True
     if arrays.shape[1:] != shape or arrays.ndim == 0:
-        raise SchemaError(f"an observation must have the shape {shape}, or [batch, *{shape}], got {arrays.shape}")
+        raise SchemaError(f"{what} must have the shape {shape}, or [batch, *{shape}], got {arrays.shape}")
     return False

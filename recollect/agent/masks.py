@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import gymnasium as gym
+import numpy as np
 
 from recollect import keys
 
@@ -25,6 +26,17 @@ def choice_counts(action_space: gym.Space[Any]) -> list[int]:
     if isinstance(action_space, gym.spaces.MultiDiscrete):
         return [int(count) for count in action_space.nvec.flatten()]
     return [2] * math.prod(action_space.shape) if isinstance(action_space, gym.spaces.MultiBinary) else []
+
+
+def choice_starts(action_space: gym.Space[Any]) -> np.ndarray:
+    """Where the entries of each choice begin in a mask."""
+    return np.cumsum([0, *choice_counts(action_space)[:-1]])
+
+
+def num_allowed(masks: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """How many actions masks `[rows, entries]` leave to each choice, `[rows, num_choices]`."""
+    allowed: np.ndarray = np.add.reduceat(masks != 0, starts, axis=1, dtype=np.int64)
+    return allowed
 
 
 def mask_shape(action_space: gym.Space[Any]) -> tuple[int, ...]:

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from recollect.agent.algorithms.learning import LearningAlgorithm
     from recollect.agent.storages.base import Storage
     from recollect.agent.storages.base_buffer import BaseBuffer
+    from recollect.callbacks import Callback, StepFunction
     from recollect.roles import EnvFunction, EnvWrapper
 
-Kind = Literal["algorithm", "storage", "features", "memory", "head", "env", "wrapper", "function"]
+Kind = Literal["algorithm", "storage", "features", "memory", "head", "env", "wrapper", "callback", "function"]
 PartT = TypeVar("PartT")
 
 # Begins the name of a part that configs can tell but no process can import.
 NOT_IMPORTABLE: Final = "not importable: "
 _MAIN: Final = "__main__"
+# Entry of a part that says which one it is; all others are its options.
+NAME: Final = "name"
 _REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w./-]*")
 _NAME: Final = re.compile(r"[A-Za-z_][\w./-]*")
 
@@ -127,6 +130,29 @@ class Registry(Mapping[str, PartT]):
         name = next(name for name in names if (place := self._given.get(name, part)) is part or place == name)
         self._given[name] = part
         return name
+
+    def entries(self, given: object) -> Iterator[tuple[PartT | str, dict[str, Any]]]:
+        """Parts as a caller lists them, each with its options.
+
+        Parameters
+        ----------
+        given : list
+            Of names, classes or functions, or mappings of a `name` (any of these) and options. One alone needs no list.
+        """
+        for entry in given if isinstance(given, (list, tuple)) else [given]:
+            options = dict(entry) if isinstance(entry, Mapping) else {NAME: entry}
+            part = options.pop(NAME, None)
+            if not isinstance(part, str) and not callable(part):
+                raise ConfigError(
+                    f"a {self.kind} is a name, 'module:Name', a class, a function, or a mapping of its name and "
+                    f"options, got {entry!r}"
+                )
+            yield part, options
+
+    def named(self, given: object) -> list[str | dict[str, Any]]:
+        """The same as configs keep them: names, each with its options where there are any."""
+        entries = ((self.name_of(part), options) for part, options in self.entries(given))
+        return [{NAME: name, **options} if options else name for name, options in entries]
 
     def check(self, option: str, value: object) -> Any:
         """Check an option that is such a part; None is none.
@@ -243,10 +269,19 @@ HEADS: Final["Registry[NetworkBuilder]"] = Registry("head", "heads", {})
 # Ids of Gymnasium are not listed here: it has a registry of its own.
 ENVS: Final["Registry[EnvFunction]"] = Registry("env", "envs", {})
 WRAPPERS: Final["Registry[EnvWrapper]"] = Registry("wrapper", "wrappers", _gymnasium_wrappers)
+CALLBACKS: Final["Registry[type[Callback] | StepFunction]"] = Registry(
+    "callback",
+    "callbacks",
+    {
+        name: f"recollect.callbacks:{name}"
+        for name in ("StopAt", "StopWithoutImprovement", "KeepBest", "SaveEvery", "Schedule", "RecordVideo")
+    },
+)
 FUNCTIONS: Final["Registry[Callable[..., Any]]"] = Registry("function", "functions", {})
 
 REGISTRIES: Final[Mapping[str, Registry[Any]]] = {
-    registry.kind: registry for registry in (ALGORITHMS, STORAGES, FEATURES, MEMORIES, HEADS, ENVS, WRAPPERS, FUNCTIONS)
+    registry.kind: registry
+    for registry in (ALGORITHMS, STORAGES, FEATURES, MEMORIES, HEADS, ENVS, WRAPPERS, CALLBACKS, FUNCTIONS)
 }
 
 
@@ -265,13 +300,15 @@ def register(kind: Literal["env"], name: str, part: "EnvFunction | str") -> None
 @overload
 def register(kind: Literal["wrapper"], name: str, part: "EnvWrapper | str") -> None: ...
 @overload
+def register(kind: Literal["callback"], name: str, part: "type[Callback] | StepFunction | str") -> None: ...
+@overload
 def register(kind: Literal["function"], name: str, part: Callable[..., Any] | str) -> None: ...
 def register(kind: Kind, name: str, part: Any) -> None:
     """Let a part of your own be found by a name, wherever a built-in one is: in Python, configs, the command line.
 
     Parameters
     ----------
-    kind : {"algorithm", "storage", "features", "memory", "head", "env", "wrapper", "function"}
+    kind : {"algorithm", "storage", "features", "memory", "head", "env", "wrapper", "callback", "function"}
         What it is.
     name : str
         How to call it.

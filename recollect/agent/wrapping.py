@@ -2,17 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from recollect.agent.registry import WRAPPERS, reference_to
+from recollect.agent.registry import NAME, WRAPPERS, reference_to
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
     import gymnasium as gym
 
     from recollect.roles import EnvWrapper
-
-_NAME: Final = "name"
 
 
 @dataclass(frozen=True)
@@ -42,35 +40,19 @@ def wrapped(build: "Callable[[], gym.Env[Any, Any]]", wrappings: Iterable[Wrappi
 
 
 def parse_wrappers(given: object) -> tuple[Wrapping, ...]:
-    """Wrappers as a caller lists them, the first one innermost.
-
-    Parameters
-    ----------
-    given : list
-        Of names, classes or functions, or mappings of a `name` (any of these) and options. One alone needs no list.
-    """
+    """Wrappers as a caller lists them, see `Registry.entries`; the first one is innermost."""
     return tuple(
         Wrapping(WRAPPERS.find(wrapper) if isinstance(wrapper, str) else wrapper, options)
-        for wrapper, options in _entries(given)
+        for wrapper, options in WRAPPERS.entries(_plain(given))
     )
 
 
 def name_wrappers(given: object) -> list[str | dict[str, Any]]:
     """The same as configs keep them: names, each with its options where there are any."""
-    entries = ((WRAPPERS.name_of(wrapper), options) for wrapper, options in _entries(given))
-    return [{_NAME: name, **options} if options else name for name, options in entries]
+    return WRAPPERS.named(_plain(given))
 
 
-def _entries(given: object) -> Iterable[tuple[Any, dict[str, Any]]]:
-    for entry in given if isinstance(given, (list, tuple)) else [given]:
-        if isinstance(entry, Wrapping):
-            yield entry.wrapper, dict(entry.options)
-            continue
-        options = dict(entry) if isinstance(entry, Mapping) else {_NAME: entry}
-        wrapper = options.pop(_NAME, None)
-        if not isinstance(wrapper, str) and not callable(wrapper):
-            raise ConfigError(
-                "a wrapper is a name such as ClipReward, 'module:Name', a class, or a mapping of its name and options, "
-                f"got {entry!r}"
-            )
-        yield wrapper, options
+def _plain(given: object) -> list[object]:
+    """A list in which no wrapper and its options are one object."""
+    entries = given if isinstance(given, (list, tuple)) else [given]
+    return [{NAME: each.wrapper, **each.options} if isinstance(each, Wrapping) else each for each in entries]

@@ -5,6 +5,7 @@ Used by the learner, `Agent` and the command line; callbacks drive a learner and
 
 from recollect.callbacks.callback import Callback, Callbacks, StepFunction
 from recollect.callbacks.keeping import KeepBest, SaveEvery
+from recollect.callbacks.named import named_callbacks
 from recollect.callbacks.schedule import Schedule
 from recollect.callbacks.stopping import StopAt, StopWithoutImprovement
 from recollect.callbacks.video import RecordVideo
@@ -19,4 +20,5 @@ __all__ = [
     "StepFunction",
     "StopAt",
     "StopWithoutImprovement",
+    "named_callbacks",
 ]

@@ -18,7 +18,7 @@ from recollect.cli.seeds_display import SeedsDisplay
 from recollect.cli.session import EVALUATION_FILE
 from recollect.cli.summary import free_path, say, stem_of
 from recollect.config import RunConfig
-from recollect.interrupts import Interrupts, exit_code
+from recollect.interrupts import Interrupts, exit_code, hang_ups
 from recollect.runs.plots import plot_runs
 
 # What shells add to the number of the signal that ended a process.
@@ -54,7 +54,7 @@ def _wait(pool: ThreadPoolExecutor, trainings: "_Trainings") -> None:
         try:
             pool.shutdown()
         except Interrupts:
-            trainings.interrupt()
+            trainings.interrupt(again=True)
         else:
             return
 
@@ -80,18 +80,31 @@ class _Trainings:
         if process is None:
             return exit_code(KeyboardInterrupt())
         for line in process.stdout or ():
-            self._display.tell(name, line.rstrip("\n"))
+            self._tell(name, line.rstrip("\n"))
         code = process.wait()
         if code < 0:
-            self._display.tell(name, f"error: the process was ended by signal {-code}")
+            self._tell(name, f"error: the process was ended by signal {-code}")
         return code if code >= 0 else _BY_SIGNAL - code
 
-    def interrupt(self) -> None:
-        """Forward Ctrl-C to the running trainings, which then save a checkpoint; no other one is started."""
+    def interrupt(self, *, again: bool = False) -> None:
+        """Forward Ctrl-C to the running trainings, which then save a checkpoint; no other one is started.
+
+        A second one ends them at once, and so is forwarded only where it is one.
+        """
         with self._lock:
+            if self._is_over and not again:
+                return
             self._is_over = True
             for process in self._processes:
                 process.send_signal(signal.SIGINT)
+
+    def _tell(self, name: str, line: str) -> None:
+        try:
+            with hang_ups():
+                self._display.tell(name, line)
+        except Interrupts:
+            # Nobody sees it any more. What the trainings print while they end is still read, or they would wait.
+            self.interrupt()
 
     def _start(self, arguments: Sequence[str]) -> "subprocess.Popen[str] | None":
         with self._lock:

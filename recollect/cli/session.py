@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import torch
 
-from recollect.callbacks import Callback, StopAt
+from recollect.callbacks import Callback, StopAt, named_callbacks
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
 from recollect.errors import ConfigError, RecollectError, StorageError
@@ -83,6 +83,7 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
     """Begin a run in a new folder and train to its end; returns an exit code."""
     document = config.with_defaults().to_document()
     scheme = _prepare(config)
+    callbacks = named_callbacks(config)
     folder = new_folder(options.out, name)
     kept = _SessionOptions(
         saves_replay=not options.no_replay,
@@ -100,7 +101,7 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
             command=options.command,
             save_storage=kept.saves_replay,
             writers=writers,
-            callbacks=kept.callbacks,
+            callbacks=[*callbacks, *kept.callbacks],
         )
     except RecollectError:
         with suppress(OSError):  # a folder that is not empty stays
@@ -131,7 +132,7 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
             run.path,
             save_storage=kept.saves_replay,
             writers=writers,
-            callbacks=kept.callbacks,
+            callbacks=[*named_callbacks(config), *kept.callbacks],
             resume=True,
         )
         config.save(run.config_file)

@@ -219,13 +219,14 @@ def _train(trial: "Trial", tuning: Tuning) -> "tuple[float | None, Any]":
     """Train one agent; returns the return of its last evaluation and how the trial ended."""
     from optuna.trial import TrialState
 
+    from recollect.callbacks import named_callbacks
     from recollect.learner import Learner
 
     values = {path: _suggest(trial, path, search) for path, search in tuning.space.items()}
     config = tuning.config_of(trial.number, values)
     # The tuning evaluates all trials after as many steps; the algorithm's own evaluations count updates.
     scheme = build(replace(config, algo_options=config.options(ALGO) | {"test_every": 0}))
-    learner = Learner(scheme, config.steps)
+    learner = Learner(scheme, config.steps, callbacks=named_callbacks(config))
     try:
         for number in range(1, tuning.num_reports + 1):
             while learner.num_steps * tuning.num_reports < number * config.steps:

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from recollect.cli.study import Tuning, plain
+from recollect.interrupts import hang_ups
 from recollect.options import Search
 from recollect.runs.plots import panels
 from recollect.runs.progress import FREE_COLUMNS, number
@@ -54,6 +55,10 @@ class StudyDisplay:
 
     def update(self, trials: "Sequence[FrozenTrial]") -> None:
         """Show how the trials are by now."""
+        with hang_ups():
+            self._show(trials)
+
+    def _show(self, trials: "Sequence[FrozenTrial]") -> None:
         if self._live is not None:
             width = self._console.width - FREE_COLUMNS
             rows = [row if len(row) <= width else f"{row[: width - 1]}…" for row in _rows(trials, self._tuning)]

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from recollect.agent.registry import ALGORITHMS, ENVS, STORAGES
+from recollect.agent.registry import ALGORITHMS, ENVS, NAME, STORAGES
 from recollect.agent.wrapping import name_wrappers
-from recollect.config.files import NAME, Document, dump_document
+from recollect.config.files import Document, dump_document
 from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, Option, named_value, options_of
 from recollect.errors import ConfigError
 

@@ -7,12 +7,10 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from recollect.agent.registry import NAME
 from recollect.errors import ConfigError
 
 Document = dict[str, Any]
-
-# Entry of a part that says which one it is; all others are its options.
-NAME: Final = "name"
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")

@@ -1,11 +1,11 @@
 """Documents that describe a run, laid over one another: a preset, a file, overrides."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from recollect.agent.registry import FUNCTIONS
+from recollect.agent.registry import CALLBACKS, FUNCTIONS, NAME
 from recollect.agent.wrapping import name_wrappers
-from recollect.config.files import NAME, Document
+from recollect.config.files import Document
 from recollect.config.parts import (
     ACTOR,
     ALGO,
@@ -23,7 +23,8 @@ from recollect.config.parts import (
 from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 
-_WRAPPERS: Final = "wrappers"
+# Entries that list parts, each with options of its own, and what turns them into names.
+_LISTS: Final[Mapping[str, Callable[[object], list[Any]]]] = {"wrappers": name_wrappers, "callbacks": CALLBACKS.named}
 _ALL_OPTIONS: Final = "`recollect list options` shows those of a run, `recollect list options sac` those of SAC"
 
 
@@ -89,20 +90,21 @@ def give_again(document: Document, given: Mapping[str, Any]) -> Document:
     document : dict
         What the run's file has.
     given : mapping
-        Parts by their names: `algo`, `env`, `storage`, `wrappers`, or an option such as `features`.
+        Parts by their names: `algo`, `env`, `storage`, `wrappers`, `callbacks`, or an option such as `features`.
     """
     document = document | {part: _as_mapping(part, document[part]) for part in PARTS if part in document}
+    own = [name for name, option in options_of(ACTOR).items() if option.kind is not None]
     for name, value in given.items():
-        owner = next((part for part in PARTS if name in document.get(part, {})), None)
+        owner = next((part for part in PARTS if name in document.get(part, {})), ACTOR if name in own else None)
         if name in NAMED_PARTS:
             document[name] = {**document.get(name, {}), NAME: given_name(name, value)}
-        elif name == _WRAPPERS:
-            document[name] = name_wrappers(value)
+        elif name in _LISTS:
+            document[name] = _LISTS[name](value)
         elif owner is not None:
             known = options_of(ACTOR).get(name) if owner == ACTOR else Option(name, None, "", FUNCTIONS.kind)
-            document[owner][name] = value if known is None else named_value(known, value)
+            document.setdefault(owner, {})[name] = value if known is None else named_value(known, value)
         else:
-            parts = (*NAMED_PARTS, *document.get(ACTOR, {}))
+            parts = (*NAMED_PARTS, *_LISTS, *own)
             raise ConfigError(f"{name!r} is no part that can be given again; {closest(name, parts)}")
     return document
 

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from recollect.config.files import NAME, Document, read_document
+from recollect.agent.registry import NAME
+from recollect.config.files import Document, read_document
 from recollect.config.parts import ALGO, ENV
 from recollect.errors import ConfigError, closest
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from recollect import keys
+from recollect.agent.registry import CALLBACKS, NAME
 from recollect.agent.wrapping import name_wrappers
 from recollect.config import kinds, layers, presets
-from recollect.config.files import NAME, Document, read_document, write_document
+from recollect.config.files import Document, read_document, write_document
 from recollect.config.parts import (
     ALGO,
     ENV,
@@ -46,6 +47,10 @@ def _name_wrappers(name: str, value: object) -> list[str | dict[str, Any]]:
     return [] if value is None else name_wrappers(value)
 
 
+def _name_callbacks(name: str, value: object) -> list[str | dict[str, Any]]:
+    return [] if value is None else CALLBACKS.named(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Options):
     """Everything that defines a run: the same config gives the same run.
@@ -77,6 +82,9 @@ class RunConfig(Options):
         keys.MAX_CONSECUTIVE_FAILURES,
         "Times in a row that an environment may raise an error and be rebuilt; one more ends the run.",
         count_or_zero,
+    )
+    callbacks: Sequence[str | Mapping[str, Any]] = option(
+        (), "What runs in the training loop: callbacks by name, such as StopAt, or module:Name.", _name_callbacks
     )
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from recollect.agent.registry import NOT_IMPORTABLE, REGISTRIES, is_reference
-from recollect.config.files import NAME, Document
+from recollect.agent.registry import NAME, NOT_IMPORTABLE, REGISTRIES, is_reference
+from recollect.config.files import Document
 from recollect.config.parts import NAMED_PARTS, SCHEME, STORAGE
 from recollect.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from recollect import metrics
-from recollect.config.files import NAME
+from recollect.agent.registry import NAME
 from recollect.config.parts import ALGO, ENV, PARTS, STORAGE, options_of, registry
 from recollect.errors import ConfigError, RecollectWarning, closest
 from recollect.runs.directory import RunDirectory

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from recollect import metrics
+from recollect.interrupts import hang_ups
 from recollect.roles import Training
 from recollect.units import folded, human_bytes
 
@@ -72,10 +73,11 @@ class Progress:
         found = learner.get_metrics()
         if metrics.TRAIN_RETURN in found:
             self._returns.append(found[metrics.TRAIN_RETURN])
-        if self._live is None:
-            self.console.print(self._plain_line(found), highlight=False, soft_wrap=True)
-        else:
-            self._live.update(self._frame(found), refresh=True)
+        with hang_ups():
+            if self._live is None:
+                self.console.print(self._plain_line(found), highlight=False, soft_wrap=True)
+            else:
+                self._live.update(self._frame(found), refresh=True)
 
     def _frame(self, found: Metrics) -> Text:
         lines = (

@@ -175,8 +175,8 @@ MUTANTS: Final = (
     Mutant(
         "a part that is given again does not replace the file's",
         f"{CONFIG}/layers.py",
-        "NAME: given_name(name, value)}\n        elif name == _WRAPPERS",
-        "NAME: document[name][NAME]}\n        elif name == _WRAPPERS",
+        "NAME: given_name(name, value)}\n        elif name in _LISTS",
+        "NAME: document[name][NAME]}\n        elif name in _LISTS",
         TRUST,
     ),
     Mutant(

@@ -18,6 +18,13 @@ ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_aga
 
 MUTANTS: Final = (
     Mutant(
+        "a run whose output nobody reads ends without a checkpoint",
+        "runs/progress.py",
+        "        with hang_ups():\n            if self._live",
+        "        if True:\n            if self._live",
+        ("tests/unit/runs/test_progress.py",),
+    ),
+    Mutant(
         "a run goes on from its oldest checkpoint",
         f"{RUNS}/checkpoints.py",
         "        return paths[-1]\n",

@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and SIGHUP wait for the end of a block, once, and end a process as shells expect."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recollect.interrupts import Interrupts, Terminated, exit_code, held_back, interruptible
+from recollect.interrupts import Interrupts, Terminated, exit_code, hang_ups, held_back, interruptible
 from tests.waiting import PATIENCE_S
 
 USUAL = {
@@ -153,3 +154,19 @@ def test_a_forked_process_ends_when_it_is_told_to() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout.strip() == str(-signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BrokenPipeError(), 141),
+        (SystemExit(1), 141),  # as Rich ends a program whose pipe is broken
+        (OSError(errno.EIO, "Input/output error"), 129),
+        (Terminated(signal.SIGTERM), 143),
+        (Terminated(signal.SIGHUP), 129),
+    ],
+)
+def test_what_cannot_be_shown_any_more_interrupts(error: BaseException, code: int) -> None:
+    with pytest.raises(Terminated) as caught, hang_ups():
+        raise error
+    assert exit_code(caught.value) == code

@@ -70,7 +70,7 @@ class Actor(nn.Module):
         self.normaliser = ObservationNormaliser(visible) if config.normalise_observations else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
         self.body = Body(visible, config)
-        self.policy = build_policy(plan, self.body.out_features, action_space, config)
+        self.policy = build_policy(plan, self.body.out_features, action_space, config, masks=self.is_masked)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
         self._add_targets()

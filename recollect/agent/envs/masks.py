@@ -9,7 +9,15 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.envs.step import Step
-from recollect.agent.masks import OBSERVATION, choice_counts, has_mask, mask_shape, names_mask
+from recollect.agent.masks import (
+    OBSERVATION,
+    choice_counts,
+    choice_starts,
+    has_mask,
+    mask_shape,
+    names_mask,
+    num_allowed,
+)
 from recollect.errors import ConfigError, EnvError, RecollectWarning, SchemaError
 from recollect.roles import EnvFunction, Observation
 
@@ -120,7 +128,7 @@ class MaskCheck:
     """
 
     def __init__(self, action_space: gym.Space[Any]) -> None:
-        self._starts = np.cumsum([0, *choice_counts(action_space)[:-1]])
+        self._starts = choice_starts(action_space)
         self._num_steps = 0
 
     def check_reset(self, obs: Observation) -> None:
@@ -136,8 +144,7 @@ class MaskCheck:
             self._check(step.obs, np.ones_like(goes_on))
 
     def _check(self, obs: Observation, rows: np.ndarray) -> None:
-        num_allowed = np.add.reduceat(obs[keys.ACTION_MASK] != 0, self._starts, axis=1, dtype=np.int64)
-        bad = np.flatnonzero((num_allowed == 0).any(1) & rows)
+        bad = np.flatnonzero((num_allowed(obs[keys.ACTION_MASK], self._starts) == 0).any(1) & rows)
         if len(bad):
             env = int(bad[0])
             raise EnvError(

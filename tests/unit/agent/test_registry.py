@@ -79,11 +79,13 @@ def test_what_cannot_be_registered_is_refused(name: str, part: Any, message: str
 
 
 def test_there_are_kinds_of_parts() -> None:
-    kinds = ("algorithm", "storage", "features", "memory", "head", "env", "wrapper", "function")
+    kinds = ("algorithm", "storage", "features", "memory", "head", "env", "wrapper", "callback", "function")
     assert tuple(REGISTRIES) == kinds
     with pytest.raises(ConfigError, match=r"there is no kind of part 'algoritm'; did you mean 'algorithm'\?"):
         register("algoritm", "mine", MyDQN)  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="known: algorithm, env, features, function, head, memory, storage, wrapper"):
+    with pytest.raises(
+        ConfigError, match="known: algorithm, callback, env, features, function, head, memory, storage, wrapper"
+    ):
         register("xyz", "mine", MyDQN)  # type: ignore[call-overload]
 
 

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 import recollect as rc
+from recollect.agent.actors.networks.distributions import Deterministic
 from recollect.config import RunConfig
-from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.errors import ConfigError, RecollectWarning, SchemaError, StorageError
 from tests.masked_envs import Gates
 from tests.unit.cli.conftest import Run
 
@@ -19,6 +21,20 @@ class TooWide(nn.Identity):
     """Features that are fewer than they say."""
 
     out_features = 8
+
+
+class Scores(nn.Linear):
+    """A policy head that gives numbers instead of a distribution."""
+
+    def __init__(self, num_features: int, action_space: Any, config: object) -> None:
+        super().__init__(num_features, int(action_space.n))
+
+
+class Maskless(Scores):
+    """A policy head whose distribution cannot leave actions out."""
+
+    def forward(self, features: torch.Tensor) -> Any:
+        return Deterministic(super().forward(features).argmax(-1, keepdim=True))
 
 
 # What is typed, and the line that answers it.
@@ -57,6 +73,8 @@ TYPED = [
     ("train --jobs two", "--jobs: must be a whole number of at least 1, got 'two'; see recollect train --help"),
     ("train sac Pendulum-v1 more", "recollect train does not know what to do with 'more'; see recollect train --help"),
     ("train --set algo.gamma=2", "gamma must be a number at least 0 and at most 1, got 2"),
+    ("train ddqn CartPole-v1 --callbacks StopAtt", "there is no callback 'StopAtt'; did you mean 'StopAt'?"),
+    ("train ddqn CartPole-v1 --wrappers TimeLimt", "there is no wrapper 'TimeLimt'; did you mean 'TimeLimit'?"),
     ("train --vec threads", "vec must be one of 'sync', 'async', 'native', 'envpool', got 'threads'"),
     ("train --preset pendulm-sac", "there is no preset 'pendulm-sac'; did you mean 'pendulum-sac'?"),
     ("train --col-mode fast", "col_mode must be one of 'sync', 'async', got 'fast'"),
@@ -196,6 +214,82 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
         "features say out_features=8, and make (2, 4) of two observations, expected (2, 8); set out_features to the "
         "width of what `forward` returns, one row for each observation",
     ),
+    (
+        lambda: agent("ppo", policy_head=Scores),
+        ConfigError,
+        "policy_head must return a Distribution of recollect.agent.actors.networks.distributions, such as Gaussian or "
+        "Categorical, got Tensor of torch",
+    ),
+    (
+        lambda: agent("ppo", Gates, policy_head=Maskless),
+        ConfigError,
+        "the environment masks actions, and Deterministic, which policy_head returns, has no method masked(mask); "
+        "write one that returns the same distribution among allowed actions, or return a Categorical",
+    ),
+    (
+        lambda: agent(env=Gates).predict(np.zeros(4), action_masks=[1, 0]),
+        SchemaError,
+        "'action_mask' of an observation must have the shape (4,), or [batch, *(4,)], got (2,)",
+    ),
+    (
+        lambda: agent(env=Gates).predict(np.zeros(4), action_masks=[0, 0, 0, 0]),
+        SchemaError,
+        "action_masks allow no action: [[0, 0, 0, 0]]; 1 stands for allowed",
+    ),
+    (
+        lambda: agent(env="recollect/BitFlip-v0").predict([0, 1]),
+        SchemaError,
+        "an observation must be a dict with ['achieved_goal', 'desired_goal', 'observation'], got list",
+    ),
+    (
+        lambda: agent().learn(10, callbacks=[rc.StopAt]),  # type: ignore[list-item]
+        ConfigError,
+        "callbacks must be instances of Callback or functions of the learner, got <class "
+        "'recollect.callbacks.stopping.StopAt'>; give an instance, StopAt(...)",
+    ),
+    (
+        lambda: agent(callbacks=[{"name": "StopAt", "scroe": 3}]).learn(10),
+        ConfigError,
+        "the callback recollect.callbacks.stopping:StopAt does not take the options {'scroe': 3}: "
+        "StopAt.__init__() got an unexpected keyword argument 'scroe'",
+    ),
+    (
+        lambda: agent().learn(10, callbacks=[rc.Schedule("critic_rl")]),
+        ConfigError,
+        "there is no option 'critic_rl' that can change; did you mean 'algo.critic_lr'?",
+    ),
+    (
+        lambda: rc.Schedule("critic_lr", "exponential"),
+        ConfigError,
+        "a schedule is 'linear', 'cosine', points or a function, got 'exponential'",
+    ),
+    (
+        lambda: agent().learn(10, writers=[3]),  # type: ignore[list-item]
+        ConfigError,
+        "writers must have the methods write and close, or be functions of a row, got 3",
+    ),
+    (
+        lambda: agent(optimiser="adman"),
+        ConfigError,
+        "optimiser must be one of adadelta, adafactor, adagrad, adam, adamax, adamw, asgd, nadam, radam, rmsprop, "
+        "rprop, sgd, got 'adman'; did you mean 'adamax'?",
+    ),
+    (
+        lambda: agent("sac", "Pendulum-v1", dueling=True),
+        ConfigError,
+        "dueling needs a critic of kind 'q_values', got 'q_action'; leave dueling out",
+    ),
+    (
+        lambda: agent(**{"actor.sequence_overlap": 3}),
+        ConfigError,
+        "sequence_overlap warms a memory up, and there is none, got 3; choose memory='gru' or 'lstm', or leave "
+        "sequence_overlap at 0",
+    ),
+    (
+        lambda: rc.register("algorithm", "sac", rc.SAC),
+        ConfigError,
+        "algorithm 'sac' is built in; register yours under another name",
+    ),
     (lambda: rc.Agent.load("nowhere"), ConfigError, "nowhere holds no run: it has no config.yaml"),
     (
         lambda: rc.SAC.create_factory(crtic_lr=1e-3),  # type: ignore[call-arg]
@@ -259,6 +353,58 @@ STORED: list[tuple[Callable[[], object], type[Exception], str]] = [
         "Observation has dtype <U1; expected bool, integers or floats",
     ),
     (
+        lambda: add(memory(), obs=np.full((1, 3), np.nan, np.float32)),
+        SchemaError,
+        "Observation of env 0 is NaN at step 0 of 1 given; let the environment, or a wrapper around it, give numbers",
+    ),
+    (
+        lambda: add(memory(), obs=np.zeros((1, 4), np.float32)),
+        SchemaError,
+        "Observation: expected shape (1, 3) and dtype float32, got (1, 4) and float32; "
+        "shapes and dtypes are fixed by the first sample",
+    ),
+    (
+        lambda: add(memory(0), obs=np.zeros(3, np.float32), next_obs=np.zeros(3, np.float32)),
+        SchemaError,
+        "Observation has rows of 3 envs, expected 1; add the axis of envs to arrays of one env, obs[None]",
+    ),
+    (
+        lambda: add(memory(0), reward=np.zeros(3)),
+        SchemaError,
+        "expected one number for each of 1 envs, got shape (3,)",
+    ),
+    (
+        lambda: add(memory(0), terminated=np.array([2])),
+        SchemaError,
+        "a flag (Done, NextDone, NextTerminated, Cut) is neither 0 nor 1",
+    ),
+    (
+        lambda: (storage := memory()).update_priorities(storage.sample(4)["idxs"], np.ones(4)),
+        SchemaError,
+        "update_priorities takes a batch as it was drawn, which knows its ids, got Tensor; give the batch, not its "
+        "idxs",
+    ),
+    (
+        lambda: memory().update_priorities({}, np.ones(4)),
+        SchemaError,
+        "a batch lacks idxs: give it as it was drawn, with the ids of its rows",
+    ),
+    (
+        lambda: memory().update_priorities({"idxs": np.ones(4)}, np.ones(4)),
+        SchemaError,
+        "expected ids that are whole numbers, got torch.float64; give idxs as they were drawn",
+    ),
+    (
+        lambda: memory(sequence_overlap=2),
+        ConfigError,
+        "sequence_overlap=2 needs sequence_length=, or a recurrent actor: there are no sequences that could overlap",
+    ),
+    (
+        lambda: memory().update_storage_parameter("alpha", -1),
+        ConfigError,
+        "alpha must be a number at least 0, got -1",
+    ),
+    (
         lambda: (storage := memory()).update_priorities(storage.sample(4), np.ones(3)),
         SchemaError,
         "expected one TD error for each of 4 rows, got shape (3,)",
@@ -272,6 +418,30 @@ STORED: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: memory().get_data_slice(5, 3),
         ConfigError,
         "positions 5 to 3 are not within the 10 stored steps; 0 is the oldest",
+    ),
+]
+
+
+# What is called, and the warning that answers it: the call does what can be done.
+WARNED: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: memory().sample(500),
+        "a batch of 500 steps is larger than the storage, which holds 100: its steps repeat; use a larger size or a "
+        "smaller mini_batch_size",
+    ),
+    (
+        lambda: (storage := memory(alpha=0.0)).update_priorities(storage.sample(4), np.ones(4)),
+        "this PERBuffer draws uniformly, so that priorities change nothing; use a PERBuffer with an alpha, e.g. "
+        "alpha=0.6",
+    ),
+    (
+        lambda: memory().update_storage_parameter("alhpa", 0.3),
+        "PERBuffer has no parameter 'alhpa', nothing was changed; did you mean 'alpha'?",
+    ),
+    (
+        lambda: agent(storage="her"),
+        "nothing is relabelled in hindsight, because the environment has no goals; it needs the goal's reward: an "
+        "environment with compute_reward(achieved_goal, desired_goal, info), or compute_reward=, or a her_function",
     ),
 ]
 
@@ -305,6 +475,13 @@ def test_a_mistake_in_python_raises_a_typed_error(
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(("call", "message"), WARNED, ids=[message[:60] for _, message in WARNED])
+def test_a_mistake_that_can_be_lived_with_is_warned_of(call: Callable[[], object], message: str) -> None:
+    with pytest.warns(RecollectWarning) as caught:
+        call()
+    assert [str(warning.message) for warning in caught] == [message]
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, recollect: Run) -> None:
     outcome = recollect("train", "--device", device)
@@ -314,4 +491,4 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, 
 
 
 def test_the_table_is_long_enough() -> None:
-    assert len(TYPED) + len(WRITTEN) + len(CALLED) + len(STORED) >= 80
+    assert sum(map(len, (TYPED, WRITTEN, CALLED, STORED, WARNED))) >= 110

@@ -24,6 +24,7 @@ from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, build, resolve
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
+from recollect.runs.lock import FolderLock
 from recollect.runs.writers import read_rows
 from recollect.scheme.scheme import Scheme
 from tests.unit.cli.conftest import TINY, Run
@@ -349,6 +350,25 @@ def test_an_interrupt_ends_all_seeds_cleanly(number: signal.Signals, code: int, 
     assert "Traceback" not in out
     assert all(RunDirectory.open(folder).checkpoints.newest().is_dir() for folder in folders[:2])
     assert not folders[2].exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "num_runs", "code"), [((), 1, 141), (("--seeds", "3", "--jobs", "2"), 2, 130)])
+def test_trainings_that_nobody_reads_any_more_are_saved_and_no_other_one_begins(
+    words: tuple[str, ...], num_runs: int, code: int, tmp_path: Path
+) -> None:
+    process = start(tmp_path, *CARTPOLE, "--steps", "10_000_000", *words, *TINY)
+    folders = [tmp_path / "runs" / f"cartpole-ddqn-{seed}" for seed in (1, 2, 3)]
+    wait_for_rows(*folders[:num_runs])
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == code
+    process.stderr.close()
+    assert all(RunDirectory.open(folder).checkpoints.newest().is_dir() for folder in folders[:num_runs])
+    assert not any(folder.exists() for folder in folders[num_runs:])
+    for folder in folders[:num_runs]:
+        FolderLock(folder).release()  # nobody trains there any more
 
 
 @pytest.mark.slow

@@ -33,6 +33,8 @@ FORGED: dict[str, dict[str, Any]] = {
     "critic head": {"actor": {"critic_head": f"{TRAP}:Head"}},
     "wrapper": {"wrappers": [f"{TRAP}:Wrapper"]},
     "wrapper with options": {"wrappers": [{"name": f"{TRAP}:Wrapper", "scale": 1}]},
+    "callback": {"callbacks": [f"{TRAP}:watch"]},
+    "callback with options": {"callbacks": [{"name": f"{TRAP}:Watch", "score": 1}]},
     "function": {"storage": {"name": "her", "compute_reward": f"{TRAP}:reward"}},
     "option of the env": {"env": {"name": "GymV26Environment-v0", "env_id": f"{TRAP}:Task-v0"}},
 }

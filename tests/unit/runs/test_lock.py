@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from recollect.api import Agent
 from recollect.errors import ConfigError, InUseError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
@@ -48,6 +49,19 @@ def test_a_second_process_is_refused_and_changes_nothing(tmp_path: Path, other: 
     with pytest.raises(InUseError, match=f"{tmp_path} is in use by process {other.pid};"):
         Learner(make_scheme(), 40, tmp_path, resume=True)
     assert content(tmp_path) == before
+
+
+def test_an_agent_is_not_saved_where_another_process_trains(tmp_path: Path, other: "subprocess.Popen[str]") -> None:
+    agent = Agent("ddqn", "CartPole-v1", hidden_sizes=[8], num_test_envs=1, preset="none")
+    RunDirectory.create(tmp_path, agent.config.to_document())
+    before = content(tmp_path)
+    with pytest.raises(InUseError, match=f"{tmp_path} is in use by process {other.pid};"):
+        agent.save(tmp_path)
+    assert content(tmp_path) == before
+    other.kill()
+    other.wait(PATIENCE_S)
+    assert agent.save(tmp_path).is_dir()
+    agent.close()
 
 
 def test_a_process_that_was_killed_does_not_hold_it(tmp_path: Path, other: "subprocess.Popen[str]") -> None:

@@ -1,5 +1,6 @@
 """What is shown of a training, on a terminal and elsewhere."""
 
+import errno
 import io
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from recollect import metrics
+from recollect.interrupts import Terminated
 from recollect.runs import progress
 from recollect.runs.progress import Progress
 
@@ -185,3 +187,17 @@ def test_a_live_display_shows_workers() -> None:
         display.update(learner)
     assert "policy lag 1.2" in console.file.getvalue()
     assert "2,440 steps/s" in console.file.getvalue()
+
+
+class LostTerminal(io.StringIO):
+    """A terminal that was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_training_whose_terminal_is_gone_is_interrupted() -> None:
+    console = Console(file=LostTerminal(), force_terminal=False)
+    with pytest.raises(Terminated) as caught, Progress(20_000, console) as display:
+        display.update(FakeLearner())
+    assert caught.value.code == 129

@@ -126,14 +126,19 @@ _HEADS: Final[dict[PolicyKind, dict[type[gym.Space[Any]], HeadBuilder]]] = {
 }
 
 
-def build_policy(plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module | None:
-    """Build the policy that a plan asks for, or the user's in its place; None where the plan asks for none."""
+def build_policy(
+    plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig, *, masks: bool = False
+) -> nn.Module | None:
+    """Build the policy that a plan asks for, or the user's in its place; None where the plan asks for none.
+
+    `masks` says whether environments mask actions, so that a distribution must be able to leave some out.
+    """
     if plan.policy is None:
         if config.policy_head is not None:
             raise ConfigError("the algorithm has no policy that policy_head could be of; use critic_head")
         return None
     if callable(config.policy_head):
-        return config.policy_head(num_features, space, config)
+        return _checked(config.policy_head(num_features, space, config), num_features, masks)
     if callable(plan.policy):
         return plan.policy(num_features, space, config)
     heads = _HEADS[plan.policy]
@@ -142,3 +147,22 @@ def build_policy(plan: ActorPlan, num_features: int, space: gym.Space[Any], conf
             return head(num_features, space, config)
     needed = " or ".join(kind.__name__ for kind in heads)
     raise ConfigError(f"a {plan.policy} policy cannot act in {space}; it needs {needed} actions")
+
+
+@torch.no_grad()
+def _checked(head: nn.Module, num_features: int, masks: bool) -> nn.Module:
+    """Refuse a policy head of the user's own that returns anything but what is asked of it, by two rows of zeros."""
+    with torch.random.fork_rng(devices=[]):
+        given = head(torch.zeros(2, num_features))
+    kind = type(given)
+    if not isinstance(given, Distribution):
+        raise ConfigError(
+            f"policy_head must return a Distribution of {Distribution.__module__}, such as Gaussian or Categorical, "
+            f"got {kind.__name__} of {kind.__module__}"
+        )
+    if masks and not hasattr(given, "masked"):
+        raise ConfigError(
+            f"the environment masks actions, and {kind.__name__}, which policy_head returns, has no method "
+            "masked(mask); write one that returns the same distribution among allowed actions, or return a Categorical"
+        )
+    return head
