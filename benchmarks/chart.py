@@ -13,8 +13,15 @@ from benchmarks.report import Report
 from benchmarks.workloads import OURS, PEERS, Workload
 
 # Okabe and Ito's colours: told apart by readers with any colour vision.
-COLOURS = {OURS: "#D55E00", "cpprb": "#0072B2", "tianshou": "#56B4E9", "torchrl": "#009E73", "sb3": "#999999"}
-BAR_HEIGHT = 0.16
+COLOURS = {
+    OURS: "#D55E00",
+    "cpprb": "#0072B2",
+    "tianshou": "#56B4E9",
+    "torchrl": "#009E73",
+    "sb3": "#999999",
+    "rlox": "#CC79A7",
+}
+BAR_HEIGHT = 0.14
 
 
 def draw(report: Report, path: Path) -> None:

@@ -6,6 +6,7 @@ observation of a step is the observation of the following one, as in any environ
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ Observation = Any
 Pair = tuple[Observation, Observation]
 
 OBS_SIZE, ACTION_SIZE = 17, 6
+SMALL_OBS_SIZE, NUM_SMALL_ACTIONS = 4, 2
 GOAL_OBS_SIZE, GOAL_SIZE, GOAL_ACTION_SIZE = 10, 3, 4
 NUM_FRAMES, FRAME_SIDE = 4, 84
 GOAL_THRESHOLD = 0.05
@@ -118,7 +120,8 @@ def step_cycle(store: Store, num_episodes: int = 10) -> list[Chunk]:
 
 
 def _chunk(store: Store, rng: np.random.Generator, episodes: int) -> Chunk:
-    observe = {"her": _goal_observations, "frames": _frame_observations}.get(store.kind, _flat_observations)
+    flat = partial(_flat_observations, SMALL_OBS_SIZE if store.is_small else OBS_SIZE)
+    observe = {"her": _goal_observations, "frames": _frame_observations}.get(store.kind, flat)
     length, envs = store.episode_length, store.num_envs
     obs, next_obs = observe(rng, episodes, length, envs)
     shape = (episodes * length, envs)
@@ -134,6 +137,8 @@ def _chunk(store: Store, rng: np.random.Generator, episodes: int) -> Chunk:
 def _actions(store: Store, rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     if store.kind == "frames":
         return rng.integers(0, 6, (*shape, 1))
+    if store.is_small:
+        return rng.integers(0, NUM_SMALL_ACTIONS, shape)
     size = GOAL_ACTION_SIZE if store.kind == "her" else ACTION_SIZE
     return rng.standard_normal((*shape, size), np.float32)
 
@@ -155,8 +160,8 @@ def _windows(states: Array) -> tuple[Array, Array]:
     return states[:, :-1].reshape(shape), states[:, 1:].reshape(shape)
 
 
-def _flat_observations(rng: np.random.Generator, episodes: int, length: int, envs: int) -> Pair:
-    return _windows(rng.standard_normal((episodes, length + 1, envs, OBS_SIZE), np.float32))
+def _flat_observations(size: int, rng: np.random.Generator, episodes: int, length: int, envs: int) -> Pair:
+    return _windows(rng.standard_normal((episodes, length + 1, envs, size), np.float32))
 
 
 def _goal_observations(rng: np.random.Generator, episodes: int, length: int, envs: int) -> Pair:

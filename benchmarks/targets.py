@@ -8,6 +8,8 @@ from benchmarks.worker import Failure
 from benchmarks.workloads import OURS, PEERS
 
 NODES = "nodes_visited"
+LIBRARIES = tuple(name for name in PEERS if name != "rlox")
+"""Peers that the targets are about: those that store what they are given, whatever its dtype."""
 
 Footprints = dict[str, dict[str, float | Failure]]
 
@@ -81,7 +83,7 @@ def _number(value: float) -> str:
 
 
 def _faster(
-    workload: str, limit: float, names: Sequence[str] = PEERS, than: str = "as fast as the fastest peer"
+    workload: str, limit: float, names: Sequence[str] = LIBRARIES, than: str = "as fast as the fastest peer but rlox"
 ) -> Target:
     return Target(
         workload=workload,
@@ -139,6 +141,10 @@ TARGETS = (
     _cost("uniform-many", 2, "uniform", OURS, "the time for a tenth of the steps"),
     _cost("per-many", 2, "per", OURS, "the time for a tenth of the steps"),
     _nodes("per-many", 1.3, "per"),
+    _cost("small-uniform-32", 1, "small-uniform-32", "sb3", "the time of SB3"),
+    _cost("small-uniform-128", 1, "small-uniform-128", "sb3", "the time of SB3"),
+    _cost("small-per-32", 1.5, "small-uniform-32", "sb3", "the time of SB3 without priorities"),
+    _cost("small-per-128", 1.5, "small-uniform-128", "sb3", "the time of SB3 without priorities"),
     _size("plain", 110),
     _size("priorities", 135),
     _size("frames", 7_200),

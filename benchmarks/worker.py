@@ -80,7 +80,7 @@ class Worker:
         adapter = self._store(workload)
         call = adapter.operation(workload)
         result = call()
-        if workload.operation in ("sample", "round_trip"):
+        if workload.operation in ("sample", "round_trip", "train"):
             check_rows(adapter.num_rows(result), workload)
         for _ in range(WARM_UP_CALLS):
             call()

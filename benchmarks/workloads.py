@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["uniform", "nstep", "per", "ere", "her", "sequence", "frames"]
-Operation = Literal["sample", "round_trip", "insert", "insert_torch"]
+Operation = Literal["sample", "round_trip", "insert", "insert_torch", "train", "dqn"]
 
 GAMMA = 0.99
 N_STEP = 3
@@ -15,7 +15,7 @@ SEQUENCE_LENGTH = 20
 HER_RATIO = 4  # relabelled rows per original one
 
 OURS = "recollect"
-PEERS = ("cpprb", "tianshou", "torchrl", "sb3")
+PEERS = ("cpprb", "tianshou", "torchrl", "sb3", "rlox")
 COMPETITORS = (OURS, *PEERS)
 
 
@@ -27,6 +27,8 @@ class Store:
     num_steps: int
     """Transitions that the store holds, over all environments."""
     num_envs: int = 1
+    is_small: bool = False
+    """Steps as small as CartPole's, float32[4] and one of two actions, where the fixed cost of a call rules."""
 
     @property
     def episode_length(self) -> int:
@@ -73,6 +75,7 @@ class Sizes:
     steps: int = 1_000_000
     many_steps: int = 10_000_000
     frames: int = 50_000
+    small_steps: int = 10_000
 
 
 FULL = Sizes()
@@ -88,6 +91,7 @@ def workloads(sizes: Sizes) -> list[Workload]:
         *_recent(sizes),
         *_structured(sizes),
         *_frames(sizes),
+        *_small(sizes),
     ]
 
 
@@ -257,3 +261,33 @@ def _frames(sizes: Sizes) -> list[Workload]:
         )
         for batch_size in (32, 256)
     ]
+
+
+def _small(sizes: Sizes) -> list[Workload]:
+    """What each step of a loop costs where steps are as small as CartPole's."""
+    plain = Store(kind="uniform", num_steps=sizes.small_steps, is_small=True)
+    prioritised = replace(plain, kind="per")
+    steps = [
+        Workload(
+            key=f"small-{store.kind}-{batch_size}",
+            title=f"CartPole's steps: {what} {batch_size}",
+            group="small",
+            store=store,
+            operation="train",
+            batch_size=batch_size,
+        )
+        for store, what in ((plain, "add and draw"), (prioritised, "add, draw and prioritise"))
+        for batch_size in (32, 128)
+    ]
+    loops = [
+        Workload(
+            key=f"dqn-{store.kind}",
+            title=f"a step of a DQN loop on CartPole{rest}",
+            group="dqn",
+            store=store,
+            operation="dqn",
+            batch_size=128,
+        )
+        for store, rest in ((plain, ""), (prioritised, ", priorities"))
+    ]
+    return steps + loops

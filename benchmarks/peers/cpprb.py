@@ -5,9 +5,11 @@ from typing import Any
 
 import cpprb
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from benchmarks import synthetic
+from benchmarks.cartpole import Transitions
 from benchmarks.peers.base import Adapter, UnsupportedError
 from benchmarks.synthetic import Array, Chunk
 from benchmarks.workloads import ALPHA, BETA, EPSILON, GAMMA, HER_RATIO, N_STEP, Store
@@ -56,16 +58,29 @@ class Cpprb(Adapter):
     def sample(self, batch_size: int) -> Any:
         return self.buffer.sample(batch_size)
 
-    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
-        batch = self.buffer.sample(batch_size, BETA)
+    def draw(self, batch_size: int) -> Any:
+        return self.buffer.sample(batch_size, BETA) if self.store.prioritised else self.buffer.sample(batch_size)
+
+    def answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
         self.buffer.update_priorities(batch["indexes"], errors)
-        return batch
 
     def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
         return [self._fields(chunk.flat()) for chunk in chunks]
 
     def insert(self, step: Any) -> Any:
         return self.buffer.add(**step)
+
+    def add(
+        self, obs: Array, action: Array, reward: Array, next_obs: Array, terminated: Array, truncated: Array
+    ) -> None:
+        self.buffer.add(obs=obs, act=action, rew=reward, next_obs=next_obs, done=terminated)
+
+    def transitions(self, batch: Any) -> Transitions:
+        obs, action, reward, next_obs, done = (
+            torch.from_numpy(batch[key]) for key in ("obs", "act", "rew", "next_obs", "done")
+        )
+        weight = torch.from_numpy(batch["weights"][:, None]) if self.store.prioritised else None
+        return Transitions(obs, action, reward, next_obs, GAMMA * (1 - done), weight)
 
     def num_rows(self, batch: Any) -> int:
         return len(batch["rew"])
@@ -84,16 +99,16 @@ class Cpprb(Adapter):
 
 
 def _plain(store: Store) -> Any:
-    return cpprb.ReplayBuffer(store.num_steps, _flat_fields())
+    return cpprb.ReplayBuffer(store.num_steps, _flat_fields(store))
 
 
 def _nstep(store: Store) -> Any:
     window = {"size": N_STEP, "gamma": GAMMA, "rew": "rew", "next": "next_obs"}
-    return cpprb.ReplayBuffer(store.num_steps, _flat_fields(), Nstep=window)
+    return cpprb.ReplayBuffer(store.num_steps, _flat_fields(store), Nstep=window)
 
 
 def _per(store: Store) -> Any:
-    return cpprb.PrioritizedReplayBuffer(store.num_steps, _flat_fields(), alpha=ALPHA, eps=EPSILON)
+    return cpprb.PrioritizedReplayBuffer(store.num_steps, _flat_fields(store), alpha=ALPHA, eps=EPSILON)
 
 
 def _frames(store: Store) -> Any:
@@ -117,9 +132,10 @@ def _hindsight(store: Store) -> Any:
     )
 
 
-def _flat_fields() -> dict[str, dict[str, Any]]:
-    obs = {"shape": synthetic.OBS_SIZE}
-    return {"obs": obs, "act": {"shape": synthetic.ACTION_SIZE}, "rew": {}, "next_obs": obs, "done": {}}
+def _flat_fields(store: Store) -> dict[str, dict[str, Any]]:
+    obs: dict[str, Any] = {"shape": synthetic.SMALL_OBS_SIZE if store.is_small else synthetic.OBS_SIZE}
+    action: dict[str, Any] = {"dtype": np.int64} if store.is_small else {"shape": synthetic.ACTION_SIZE}
+    return {"obs": obs, "act": action, "rew": {}, "next_obs": obs, "done": {}}
 
 
 def _state(obs: Any) -> Array:

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks import synthetic
-from benchmarks.peers.base import Adapter
+from benchmarks.cartpole import Transitions
+from benchmarks.peers.base import Adapter, fields_of
 from benchmarks.synthetic import Array, Chunk, Observation
 from benchmarks.workloads import ALPHA, BETA, EPSILON, ETA, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 from recollect import keys
@@ -25,7 +26,7 @@ PRIORITISE_ROWS, PRIORITISE_BATCHES = 100_000, 30
 
 
 class Recollect(Adapter):
-    """Steps go in by `insert_transition`, batches out by `generate_batches`, errors by `after_gradients`."""
+    """Steps go in by `insert_transition` or `add`, batches out by `sample`, errors by `update_priorities`."""
 
     title = "Recollect"
     distribution = "recollect"
@@ -37,6 +38,10 @@ class Recollect(Adapter):
 
     def fill(self) -> None:
         for chunk in synthetic.chunks(self.store):
+            if self.store.is_small:  # as `add` stores them, so that it may go on
+                for row in range(chunk.num_steps):
+                    self.add(*fields_of(chunk.rows(row, row + 1)))
+                continue
             self.buffer.insert_data_slice(self._sample_of(chunk))
 
     def prioritise(self) -> None:
@@ -45,26 +50,22 @@ class Recollect(Adapter):
         rows = min(PRIORITISE_ROWS, self.store.num_steps)
         num_batches = max(PRIORITISE_BATCHES, 3 * self.store.num_steps // rows)
         for batch in self.buffer.generate_batches(num_batches, rows):
-            self._answer(batch, rng.random(len(batch[keys.REWARD]), np.float32))
+            self.answer(batch, rng.random(len(batch[keys.REWARD]), np.float32))
 
     def sample(self, batch_size: int) -> Any:
-        (batch,) = self.buffer.generate_batches(1, batch_size)
-        return batch
+        return self.buffer.sample(batch_size)
 
-    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
-        batch = self._recent(batch_size) if self.store.kind == "ere" else self.sample(batch_size)
-        self._answer(batch, errors)
-        return batch
-
-    def _recent(self, batch_size: int) -> Any:
+    def draw(self, batch_size: int) -> Any:
+        if self.store.kind != "ere":
+            return self.sample(batch_size)
         batch = next(self._batches, None)
         if batch is None:
             self._batches = self.buffer.generate_batches(ERE_BATCHES, batch_size)
             batch = next(self._batches)
         return batch
 
-    def _answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
-        self.buffer.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: torch.from_numpy(errors)}})
+    def answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
+        self.buffer.update_priorities(batch, torch.from_numpy(errors))
 
     def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
         return [self._sample_of(chunk, time=0) for chunk in chunks]
@@ -74,6 +75,19 @@ class Recollect(Adapter):
 
     def insert(self, step: Any) -> Any:
         return self.buffer.insert_transition(step)
+
+    def add(self, *step: Array) -> None:
+        self.buffer.add(*step)
+
+    def transitions(self, batch: Any) -> Transitions:
+        return Transitions(
+            batch[keys.OBS],
+            batch[keys.ACTION].view(-1, 1),
+            batch[keys.REWARD],
+            batch[keys.NEXT_OBS],
+            batch[keys.DISCOUNT],
+            batch[keys.PER_WEIGHTS] if self.store.prioritised else None,
+        )
 
     def num_rows(self, batch: Any) -> int:
         if keys.MASK in batch:  # positions beyond the sequence only complete the n-step windows

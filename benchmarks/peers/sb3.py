@@ -10,6 +10,7 @@ from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 
 from benchmarks import synthetic
+from benchmarks.cartpole import Transitions
 from benchmarks.peers.base import Adapter, UnsupportedError
 from benchmarks.synthetic import Array, Chunk
 from benchmarks.workloads import GAMMA, HER_RATIO, N_STEP, Store
@@ -38,7 +39,7 @@ class StableBaselines3(Adapter):
         buffer = self.buffer
         for target, source in self._columns(chunk):
             target[part] = source
-        buffer.actions[part] = chunk.action
+        buffer.actions[part] = chunk.action.reshape(buffer.actions[part].shape)
         buffer.rewards[part], buffer.dones[part] = chunk.reward, chunk.done
         if buffer.handle_timeout_termination:
             buffer.timeouts[part] = chunk.truncated
@@ -63,7 +64,7 @@ class StableBaselines3(Adapter):
     def sample(self, batch_size: int) -> Any:
         return self.buffer.sample(batch_size)
 
-    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
+    def answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
         raise UnsupportedError(self.missing["per"])
 
     def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
@@ -81,6 +82,16 @@ class StableBaselines3(Adapter):
 
     def insert(self, step: Any) -> Any:
         return self.buffer.add(*step)
+
+    def add(
+        self, obs: Array, action: Array, reward: Array, next_obs: Array, terminated: Array, truncated: Array
+    ) -> None:
+        infos = [{"TimeLimit.truncated": bool(flag)} for flag in truncated]
+        self.buffer.add(obs, next_obs, action, reward, terminated | truncated, infos)
+
+    def transitions(self, batch: Any) -> Transitions:
+        discount = GAMMA * (1 - batch.dones)
+        return Transitions(batch.observations, batch.actions, batch.rewards, batch.next_observations, discount, None)
 
     def num_rows(self, batch: Any) -> int:
         return len(batch.rewards)
@@ -113,6 +124,9 @@ def _build(store: Store) -> Any:
         }
         options |= {"env": _RewardEnv(), "n_sampled_goal": HER_RATIO, "goal_selection_strategy": "future"}
         return HerReplayBuffer(store.num_steps, spaces.Dict(parts), _box(synthetic.GOAL_ACTION_SIZE), **options)
+    if store.is_small:
+        small = (_box(synthetic.SMALL_OBS_SIZE), spaces.Discrete(synthetic.NUM_SMALL_ACTIONS))
+        return ReplayBuffer(store.num_steps, *small, **options)
     sizes = (_box(synthetic.OBS_SIZE), _box(synthetic.ACTION_SIZE))
     if store.kind == "nstep":
         return NStepReplayBuffer(store.num_steps, *sizes, n_steps=N_STEP, gamma=GAMMA, **options)

@@ -17,8 +17,9 @@ from tianshou.data import (
 )
 
 from benchmarks import synthetic
+from benchmarks.cartpole import Transitions
 from benchmarks.peers.base import Adapter
-from benchmarks.synthetic import Chunk, Observation
+from benchmarks.synthetic import Array, Chunk, Observation
 from benchmarks.workloads import ALPHA, BETA, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 
 
@@ -74,10 +75,11 @@ class Tianshou(Adapter):
         keys = ("obs", "act", "rew", "terminated", "truncated", "obs_next")
         return Batch({key: self.buffer.get(indices, key, stack_num=SEQUENCE_LENGTH) for key in keys})
 
-    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
-        batch, indices = self.buffer.sample(batch_size)
-        self.buffer.update_weight(indices, errors)
-        return batch
+    def draw(self, batch_size: int) -> Any:
+        return self.buffer.sample(batch_size)
+
+    def answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
+        self.buffer.update_weight(batch[1], errors)
 
     def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
         if self.store.num_envs > 1:
@@ -88,8 +90,35 @@ class Tianshou(Adapter):
     def insert(self, step: Any) -> Any:
         return self.buffer.add(step)
 
+    def add(
+        self, obs: Array, action: Array, reward: Array, next_obs: Array, terminated: Array, truncated: Array
+    ) -> None:
+        self.buffer.add(
+            Batch(
+                obs=obs[0],
+                act=action[0],
+                rew=reward[0],
+                obs_next=next_obs[0],
+                terminated=terminated[0],
+                truncated=truncated[0],
+            )
+        )
+
+    def transitions(self, batch: Any) -> Transitions:
+        rows, _ = batch
+        discount = torch.from_numpy(GAMMA * ~rows.terminated[:, None]).float()
+        return Transitions(
+            torch.from_numpy(rows.obs),
+            torch.from_numpy(rows.act).view(-1, 1),
+            torch.from_numpy(rows.rew).float().view(-1, 1),
+            torch.from_numpy(rows.obs_next),
+            discount,
+            torch.from_numpy(rows.weight).float().view(-1, 1) if self.store.prioritised else None,
+        )
+
     def num_rows(self, batch: Any) -> int:
-        return int(np.prod(batch.rew.shape))
+        rows = batch[0] if isinstance(batch, tuple) else batch
+        return int(np.prod(rows.rew.shape))
 
     def _vector_steps(self, chunk: Chunk) -> list[Batch]:
         fields = self._fields(chunk)

@@ -21,8 +21,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks import synthetic
+from benchmarks.cartpole import Transitions
 from benchmarks.peers.base import Adapter, UnsupportedError
-from benchmarks.synthetic import Chunk
+from benchmarks.synthetic import Array, Chunk
 from benchmarks.workloads import ALPHA, BETA, EPSILON, GAMMA, HER_RATIO, N_STEP, SEQUENCE_LENGTH, Store
 
 EXTEND_STEPS = 5_000
@@ -132,10 +133,11 @@ class TorchRL(Adapter):
             batch_size -= batch_size % SEQUENCE_LENGTH
         return self.buffer.sample(batch_size)
 
-    def round_trip(self, batch_size: int, errors: NDArray[np.float32]) -> Any:
-        batch, info = self.buffer.sample(batch_size, return_info=True)
-        self.buffer.update_priority(info["index"], torch.from_numpy(errors))
-        return batch, info
+    def draw(self, batch_size: int) -> Any:
+        return self.buffer.sample(batch_size, return_info=True)
+
+    def answer(self, batch: Any, errors: NDArray[np.float32]) -> None:
+        self.buffer.update_priority(batch[1]["index"], torch.from_numpy(errors))
 
     def steps(self, chunks: Sequence[Chunk]) -> list[Any]:
         dicts = [self._tensordict(chunk) for chunk in chunks]
@@ -143,6 +145,29 @@ class TorchRL(Adapter):
 
     def insert(self, step: Any) -> Any:
         return self.buffer.add(step) if self.store.num_envs == 1 else self.buffer.extend(step)
+
+    def add(
+        self, obs: Array, action: Array, reward: Array, next_obs: Array, terminated: Array, truncated: Array
+    ) -> None:
+        following = {
+            "observation": next_obs[0],
+            "reward": reward.astype(np.float32),
+            "done": terminated | truncated,
+            "terminated": terminated,
+        }
+        self.buffer.add(TensorDict({"observation": obs[0], "action": action[0], "next": TensorDict(following)}))
+
+    def transitions(self, batch: Any) -> Transitions:
+        rows, info = batch
+        following = rows["next"]
+        return Transitions(
+            rows["observation"],
+            rows["action"].view(-1, 1),
+            following["reward"],
+            following["observation"],
+            GAMMA * (~following["terminated"]).float(),
+            torch.as_tensor(info["priority_weight"]).view(-1, 1) if self.store.prioritised else None,
+        )
 
     def num_rows(self, batch: Any) -> int:
         transitions = batch[0] if isinstance(batch, tuple) else batch

@@ -300,6 +300,20 @@ MUTANTS = (
         FREQUENCIES,
     ),
     Mutant(
+        "add takes a truncated step for one that goes on",
+        f"{EXPERIENCE}/kernels/append_kernels.py",
+        "ended = terminated[env] or truncated[env]",
+        "ended = terminated[env]",
+        (f"{TESTS}/off_policy/test_own_loop.py",),
+    ),
+    Mutant(
+        "add overwrites the ends of the step before",
+        "agent/storages/off_policy/replay_buffer.py",
+        "self._was_done[:] = ended",
+        "self._was_done = ended",
+        (f"{TESTS}/off_policy/test_own_loop.py",),
+    ),
+    Mutant(
         "infinite rewards are stored",
         f"{EXPERIENCE}/kernels/append_kernels.py",
         "if not math.isfinite(load_number(address, item, code)):",

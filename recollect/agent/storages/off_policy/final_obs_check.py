@@ -35,9 +35,12 @@ class FinalObsCheck:
         self._num_repeated = 0
         self._ends: Ends = {}
 
-    def follow(self, sample: Sample) -> None:
-        """Compare what a step of all envs starts from with what the last ends led to, and keep its own ends."""
-        if self._num_ends >= _ENDS_WATCHED:
+    def follow(self, sample: Sample, *, has_ended: bool = True) -> None:
+        """Compare what a step of all envs starts from with what the last ends led to, and keep its own ends.
+
+        One that is known not to have any costs nothing where there is nothing to compare it with.
+        """
+        if self._num_ends >= _ENDS_WATCHED or not (has_ended or self._ends):
             return
         obs = sample[keys.OBS]
         self._num_ends += len(self._ends)

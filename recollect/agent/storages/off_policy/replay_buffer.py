@@ -10,6 +10,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base import Creates, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
+from recollect.agent.storages.experience.kernels import append_kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
@@ -29,6 +30,10 @@ _ADVICE: Final = (
     f"transition; let them reset in the same step, or mark its rows {keys.SKIP!r} in insert_transition. Or next_obs is "
     f"the first observation of the next episode: give the true last one, which is in infos[{keys.FINAL_OBS!r}]."
 )
+
+
+_FLOAT64: Final = np.dtype(np.float64)
+_BOOL: Final = np.dtype(np.bool_)
 
 
 class Drawn(NamedTuple):
@@ -95,6 +100,9 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     def _make_parts(self) -> None:
         self._was_done = np.ones((self.num_envs, 1), np.float32)
+        # Rewards, ends and terminations of the step that `add` is given.
+        columns = np.empty((3, self.num_envs, 1), np.float32)
+        self._outcomes = (columns, columns[0], columns[1], columns[2])
         self._final_obs_check = FinalObsCheck(_ADVICE)
 
     @classmethod
@@ -171,6 +179,11 @@ class ReplayBuffer(BaseBuffer, Storage):
             `[num_seq, length + n_step, ...]`.
         """
         num_batches = check_count("num_mini_batch", num_mini_batch) * check_count("num_epochs", num_epochs)
+        num_rows = self._num_rows(mini_batch_size)
+        return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
+
+    def _num_rows(self, mini_batch_size: int) -> int:
+        """Rows of a batch of so many steps."""
         num_rows = check_count("mini_batch_size", mini_batch_size)
         num_held = self.max_size * self.num_envs
         if num_rows > num_held:
@@ -178,9 +191,8 @@ class ReplayBuffer(BaseBuffer, Storage):
                 f"a batch of {num_rows} steps is larger than the storage, which holds {num_held}: its steps repeat; "
                 "use a larger size or a smaller mini_batch_size"
             )
-        if self._store.sequence is not None:
-            num_rows = max(1, num_rows // self._store.sequence.length)
-        return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
+        sequence = self._store.sequence
+        return num_rows if sequence is None else max(1, num_rows // sequence.length)
 
     def add(
         self,
@@ -204,24 +216,28 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated, truncated : array `[num_envs]` or `[num_envs, 1]`
             Whether the step ended the episode for good, or cut it.
         """
-        terminations = self._column(terminated)
-        ended = np.maximum(terminations, self._column(truncated))
+        columns, rewards, ended, terminations = self._outcomes
+        if self._is_plain(reward, _FLOAT64) and self._is_plain(terminated, _BOOL) and self._is_plain(truncated, _BOOL):
+            has_ended = append_kernels.read_outcomes(reward, terminated, truncated, columns)
+        else:
+            rewards[:], terminations[:] = self._column(reward), self._column(terminated)
+            has_ended = bool(np.maximum(terminations, self._column(truncated), out=ended).any())
         sample = {
-            keys.OBS: _as_arrays(obs),
-            keys.ACTION: _as_arrays(action),
-            keys.REWARD: self._column(reward),
-            keys.NEXT_OBS: _as_arrays(next_obs),
+            keys.OBS: obs if type(obs) is np.ndarray else _as_arrays(obs),
+            keys.ACTION: action if type(action) is np.ndarray else _as_arrays(action),
+            keys.REWARD: rewards,
+            keys.NEXT_OBS: next_obs if type(next_obs) is np.ndarray else _as_arrays(next_obs),
             keys.DONE: self._was_done,
             keys.NEXT_DONE: ended,
             keys.NEXT_TERMINATED: terminations,
         }
         self.insert_transition(sample)
-        self._was_done = ended
-        self._final_obs_check.follow(sample)
+        self._was_done[:] = ended
+        self._final_obs_check.follow(sample, has_ended=has_ended)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
-        return next(self.generate_batches(1, batch_size))
+        return self._batch(self._num_rows(batch_size), 1, 1)
 
     def update_priorities(self, batch: Batch, errors: Numbers) -> None:
         """Tell the storage the TD errors of a batch; one that draws uniformly warns that they change nothing."""
@@ -289,6 +305,15 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
+
+    def _is_plain(self, values: Numbers, dtype: np.dtype) -> bool:
+        """Whether values are as Gymnasium's vector environments hand them out."""
+        return (
+            type(values) is np.ndarray
+            and values.dtype == dtype
+            and values.shape == (self.num_envs,)
+            and values.flags.c_contiguous
+        )
 
     def _column(self, values: Numbers) -> np.ndarray:
         """One number for each env as float32 `[num_envs, 1]`."""

@@ -312,6 +312,20 @@ def append(header, carried, steps, flags, sources, span):
     return status
 
 
+@nb.njit(nb.boolean(nb.float64[::1], nb.boolean[::1], nb.boolean[::1], nb.float32[:, :, ::1]), **KERNEL)
+def read_outcomes(rewards, terminated, truncated, columns):
+    """Write rewards, ends and terminations [num_envs] into float32 `columns` [3, num_envs, 1]; returns if one ended.
+
+    NumPy takes 10 µs for the same: it looks at the processor's floating-point flags around each cast.
+    """
+    has_ended = False
+    for env in range(len(rewards)):
+        ended = terminated[env] or truncated[env]
+        columns[0, env, 0], columns[1, env, 0], columns[2, env, 0] = rewards[env], ended, terminated[env]
+        has_ended |= ended
+    return has_ended
+
+
 @nb.njit(nb.void(_i64, _table, nb.int64), **KERNEL)
 def cut(header, carried, lane):
     """Break the stream of `lane` after its newest step, if it has one that continues."""
