@@ -5,11 +5,11 @@ promise. Shapes: `num_envs` environments step together, `batch` rows are learned
 a hidden state.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recollect.scheme.base.commands import Command
     from recollect.scheme.collection.agent_worker import AgentWorker
     from recollect.scheme.collection.collectors.reports import WorkerReport
+    from recollect.scheme.collection.worker.aside import Aside
     from recollect.scheme.collection.worker.evaluation import Evaluation
     from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
     from recollect.scheme.scheme import Scheme
@@ -194,6 +195,13 @@ class Algorithm(Protocol):
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None: ...
 
 
+@runtime_checkable
+class ActsThrough(Protocol):
+    """An algorithm that can act through other networks of the same form, while its own are trained."""
+
+    def acting_through(self, actor: Any) -> Algorithm: ...
+
+
 class OnPolicyActor(Actor, Protocol):
     """An actor whose rewards may be normalised."""
 
@@ -243,6 +251,7 @@ class Collector(Protocol):
     @property
     def num_env_failures(self) -> int: ...
     def collect(self) -> int: ...
+    def aside(self) -> "Aside | None": ...
     def reports(self) -> tuple["WorkerReport", ...]: ...
     def set_num_workers(self, num_workers: int) -> None: ...
     def progress(self) -> int | None: ...
@@ -260,7 +269,7 @@ class GradientSource(Protocol):
     @property
     def offending_batch(self) -> Batch | None: ...
 
-    def stage(self) -> Iterator["Gradient"]: ...
+    def stage(self) -> Generator["Gradient", None, None]: ...
     def status(self) -> "GradientStatus": ...
     def report(self) -> "GradientReport": ...
     def state(self) -> dict[str, Any]: ...

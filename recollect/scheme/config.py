@@ -82,6 +82,12 @@ class SchemeConfig(Options):
         "Updates of the weights per step that any worker collects; by default the algorithm's own after each stage",
         optional(number(0.0, above_low=True)),
     )
+    overlap: bool | None = option(
+        None,
+        "Whether one process steps its environments beside off-policy updates, in a thread; the results are the same, "
+        "and by default it does where that is faster",
+        optional(flag),
+    )
     worker_timeout_s: float = option(
         Supervision.timeout_s,
         "Seconds without a step after which a worker counts as hung and is restarted",

@@ -112,7 +112,7 @@ class Scheme(SharedComponents):
         self._has_joined = self.config.is_remote and engine.connect(self.config.ray_address, self.config.runtime_env)
         try:
             self.gradients: GradientSource = (
-                GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio)
+                GWorker(0, col_workers, device, replay_ratio=self.config.replay_ratio, overlap=self.config.overlap)
                 if learner is None
                 else _remote_gradients(self.config, learner, col_workers, device)
             )

@@ -130,8 +130,8 @@ MUTANTS: Final = (
     Mutant(
         "hidden states are those after the step",
         f"{COLLECTION}/worker/acting.py",
-        "        action, clipped_action, rhs, other = self._act()\n",
-        "        action, clipped_action, rhs, other = self._act()\n        self.rhs = rhs\n",
+        "        self._chosen = None\n        step = ",
+        "        self._chosen = None\n        self.rhs = rhs\n        step = ",
         C_WORKER,
     ),
     Mutant(
@@ -158,8 +158,8 @@ MUTANTS: Final = (
     Mutant(
         "a stop that came too late ends the next stage",
         f"{COLLECTION}/worker/acting.py",
-        "        self._heard.clear()\n",
-        "",
+        "            self.store(self.take_step(self._components.algo), into)\n        self._heard.clear()\n",
+        "            self.store(self.take_step(self._components.algo), into)\n",
         C_WORKER,
     ),
     Mutant(

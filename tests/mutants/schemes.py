@@ -15,10 +15,67 @@ REPLAY_RATIO: Final = (f"{TESTS}/gradients/test_replay_ratio.py",)
 STATUS: Final = (f"{TESTS}/gradients/test_status.py",)
 VERSIONED_WEIGHTS: Final = (f"{TESTS}/test_versioned_weights.py",)
 ALL_REDUCE: Final = (f"{TESTS}/updates/test_all_reduce.py",)
+OVERLAP: Final = (f"{TESTS}/test_overlap.py",)
 SUPERVISION: Final = (f"{TESTS}/base/test_supervision.py",)
 WORKER_SET: Final = (f"{TESTS}/base/test_worker_set.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "updates draw what the present stage collects",
+        f"{SCHEME}/collection/worker/aside.py",
+        "            self._taken.append(self._acting.take_step(self._policy))\n",
+        "            self._acting.store(self._acting.take_step(self._policy), self._components.storage)\n",
+        OVERLAP,
+    ),
+    Mutant(
+        "actions are those of weights that change meanwhile",
+        f"{SCHEME}/collection/worker/aside.py",
+        "            self._policy = self._copied_policy(self._policy)\n",
+        "            self._copied_policy(self._policy)\n",
+        OVERLAP,
+    ),
+    Mutant(
+        "the copy of the weights is made once",
+        f"{SCHEME}/collection/worker/aside.py",
+        "        self._copy.refresh()\n",
+        "",
+        OVERLAP,
+    ),
+    Mutant(
+        "the only action of a stage is chosen beside its update",
+        f"{SCHEME}/collection/worker/aside.py",
+        "            self._acting.choose_ahead()  # one",
+        "            pass  # one",
+        OVERLAP,
+    ),
+    Mutant(
+        "exploration does not fall where envs step beside updates",
+        f"{SCHEME}/collection/worker/aside.py",
+        "        self._components.algo.num_acted = self._policy.num_acted\n",
+        "",
+        OVERLAP,
+    ),
+    Mutant(
+        "an error of an env that steps beside updates is lost",
+        f"{SCHEME}/overlap.py",
+        "            if error is not None:\n                raise error\n",
+        "",
+        OVERLAP,
+    ),
+    Mutant(
+        "steps are lost when an update fails beside them",
+        f"{SCHEME}/overlap.py",
+        "            error = self._wait()\n            aside.store()\n",
+        "            error = self._wait()\n",
+        OVERLAP,
+    ),
+    Mutant(
+        "learning begins one stage late",
+        f"{GRADIENTS}/g_worker.py",
+        "        aside = self.col_workers.collector.aside() if self._learns_from_before() else None\n",
+        "        aside = self.col_workers.collector.aside() if self._may_learn() else None\n",
+        OVERLAP,
+    ),
     Mutant(
         "updates ignore what the ratio has left over",
         f"{SCHEME}/limiter.py",

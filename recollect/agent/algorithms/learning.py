@@ -5,8 +5,9 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
@@ -184,6 +185,12 @@ class LearningAlgorithm(Algorithm):
             if not deterministic:
                 self.num_acted += len(action)
             return action, actor.to_env(action), rhs, other
+
+    def acting_through(self, actor: Actor) -> Self:
+        """Return this algorithm as it is now, acting through other networks; chance and noise are the same ones."""
+        other = copy(self)
+        other.actor, other.policy, other.critics = actor, actor.policy, actor.critics
+        return other
 
     @contextmanager
     def aside(self) -> Iterator[None]:

@@ -27,6 +27,7 @@ from recollect.roles import (
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 from recollect.scheme.collection.worker.acting import Acting, StepSink
+from recollect.scheme.collection.worker.aside import Aside
 from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.collection.worker.step_list import StepList
 from recollect.scheme.gradients.normaliser_sums import take_statistics
@@ -86,6 +87,7 @@ class CWorker(AgentWorker):
         self._outbox: Outbox | None = None
         self._outbox_of: Storage | None = None
         self._acting = Acting(self, self.counts, self.tick) if self.has_train_envs else None
+        self._aside = Aside(self, self._acting, self.counts) if self._acting is not None else None
 
     @property
     def acting(self) -> Acting:
@@ -93,6 +95,15 @@ class CWorker(AgentWorker):
         if self._acting is None:
             raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
         return self._acting
+
+    @property
+    def aside(self) -> Aside:
+        """Collects beside updates."""
+        if self._aside is None:
+            raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
+        if self.acting.is_mid_step:
+            self._rebuild_envs()
+        return self._aside
 
     @property
     def iter(self) -> int:

@@ -1,7 +1,7 @@
 """`AsyncGradientSource`: every worker's gradient as it comes, none too far behind."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Final
 
 from recollect.scheme.base.worker_set import Answer, Call
@@ -34,7 +34,7 @@ class AsyncGradientSource(RemoteGradientSource):
         self._arrived: deque[tuple[int, GradientReply]] = deque()
         self._lags: deque[int] = deque(maxlen=_NUM_RECENT)
 
-    def stage(self) -> Iterator[Gradient]:
+    def stage(self) -> Generator[Gradient, None, None]:
         """Yield gradients until as many stages have ended as there are workers, whosever they are."""
         num_ended = num_updates = 0
         while num_ended < self.workers.num_workers:

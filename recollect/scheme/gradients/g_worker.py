@@ -1,8 +1,8 @@
 """`GWorker`: turns what was collected into gradients."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
 from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
 from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
+from recollect.scheme.overlap import Overlap
 from recollect.scheme.weights import VersionedWeights, apply_state, apply_weights
 
 _LOG = logging.getLogger(__name__)
@@ -108,6 +109,8 @@ class GWorker(SharedComponents, Worker):
     replay_ratio : float, optional
         Updates for each step that is collected for this worker, if they are its own to say; by default as many as
         the algorithm says in each stage.
+    overlap : bool, optional
+        Whether this process collects beside updates; None where that is faster.
     journal_folder : Path, optional
         Where it notes what it has stored, so that it can resume if it is killed.
     epoch : int
@@ -128,6 +131,7 @@ class GWorker(SharedComponents, Worker):
         *,
         num_peers: int = 1,
         replay_ratio: float | None = None,
+        overlap: bool | None = False,
         journal_folder: Path | None = None,
         epoch: int = 0,
     ) -> None:
@@ -137,6 +141,7 @@ class GWorker(SharedComponents, Worker):
         self.num_peers = num_peers
         self.epoch = epoch
         self.offending_batch: Batch | None = None
+        self.overlap = Overlap(overlap)
         self._limiter = ReplayRatio(replay_ratio)
         self._stage: Iterator[Info] | None = None
         self._num_uncounted = 0
@@ -152,16 +157,17 @@ class GWorker(SharedComponents, Worker):
         """Transitions collected."""
         return self.col_worker.num_steps
 
-    def stage(self) -> Iterator[Gradient]:
+    def stage(self) -> Generator[Gradient, None, None]:
         """Have data collected for one update stage, and yield one gradient after the other.
 
-        Each is to be applied before the next one is asked for.
+        Each is to be applied before the next one is asked for. Off-policy gradients are of what was stored before
+        the stage, as soon as there is enough, so that they can be computed while the next data are collected here.
         """
         num_updates = 0
-        self.collect()
-        for info in self.compute_gradients():
-            yield Gradient(None, info)
-            num_updates += 1
+        with closing(self._learn_here()) as infos:
+            for info in infos:
+                yield Gradient(None, info)
+                num_updates += 1
         self.algo.end_stages(num_updates)
 
     def collect(self) -> None:
@@ -306,6 +312,7 @@ class GWorker(SharedComponents, Worker):
 
     def stop(self) -> None:
         """Stop the workers that collect, and remove what was noted."""
+        self.overlap.close()
         self.col_workers.stop()
         self._journal.remove()
 
@@ -322,9 +329,34 @@ class GWorker(SharedComponents, Worker):
     def _snapshot_in(self, folder: Path) -> StorageSnapshot:
         return self._snapshots.setdefault(folder, StorageSnapshot(folder))
 
+    def _learns_from_before(self) -> bool:
+        """Whether gradients are of what was stored before a stage; a replay ratio counts the steps of the stage."""
+        keeps_experience, has_ratio = (
+            self.col_worker.stages.keeps_experience,
+            self._limiter.updates_per_step is not None,
+        )
+        return keeps_experience and not has_ratio and self._may_learn() and len(self.storage) > 0
+
     def _may_learn(self) -> bool:
         num_seen = self.col_worker.num_steps - self.col_worker.counts.num_steps_lost
         return num_seen * self.num_peers >= int(self.algo.start_steps)
+
+    def _learn_here(self) -> Generator[Info, None, None]:
+        """Collect for one stage, and compute its gradients."""
+        with self._collecting():
+            yield from self.compute_gradients()
+
+    @contextmanager
+    def _collecting(self) -> Iterator[None]:
+        """Collect for a stage, before the block; if there is enough to learn from, that is stored after it."""
+        aside = self.col_workers.collector.aside() if self._learns_from_before() else None
+        if aside is None:
+            self.collect()
+            yield
+            return
+        self.algo.num_collectors = 1
+        with self._taking_in(), self.overlap.running(aside):
+            yield
 
     @contextmanager
     def _taking_in(self) -> Iterator[None]:
@@ -368,14 +400,13 @@ class GWorker(SharedComponents, Worker):
     def _next_row(self, num_batches: int | None) -> tuple[np.ndarray | None, Info]:
         """Gradients of the next batch of the stage, None if there is none; `_stage` is None after the last one."""
         if self._stage is None:
-            if num_batches is None:
-                self.collect()
-            self._stage = self.compute_gradients(num_batches)
+            self._stage = self._learn_here() if num_batches is None else self.compute_gradients(num_batches)
         info = next(self._stage, None)
         if info is None:
             self._stage = None
             return None, {}
         if self._num_left == 0:
+            next(self._stage, None)  # what was collected is stored
             self._stage = None
         parameters = self.algo.optimiser.parameters
         row = FlatGradients(parameters).pack([parameter.grad for parameter in parameters])

@@ -1,7 +1,7 @@
 """Gradients of workers in other processes: what synchronous and asynchronous ones share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -61,7 +61,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         workers.on_loss = self._lose
 
     @abstractmethod
-    def stage(self) -> Iterator[Gradient]: ...
+    def stage(self) -> Generator[Gradient, None, None]: ...
 
     @property
     def num_steps(self) -> int:

@@ -1,6 +1,6 @@
 """`SyncGradientSource`: the mean over all gradient workers, batch by batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from recollect.scheme.collection.agent_worker import AgentWorker
@@ -27,7 +27,7 @@ class SyncGradientSource(RemoteGradientSource):
         super().__init__(col_worker, workers)
         self._limiter = ReplayRatio(replay_ratio)
 
-    def stage(self) -> Iterator[Gradient]:
+    def stage(self) -> Generator[Gradient, None, None]:
         learning, num_updates = self.workers.indices, 0
         num_batches = self._collect()
         while learning and num_batches != 0:

@@ -117,12 +117,18 @@ class PeerWorker(GWorker):
         self.algo.num_learners = self.num_peers
         try:
             seen = normaliser_sums.take_sums(self.algo.actor)
-            self.collect()
-            self._share_statistics(seen)
-            self._share_steps()
-            infos.extend(self._update_together())
-        except NotFiniteError as error:
-            failure = str(error)
+            # What is stored after the updates is shared after them: all peers must come to it at the same time.
+            is_shared_first = not self.col_worker.stages.keeps_experience
+            with self._collecting():
+                if is_shared_first:
+                    self._share_statistics(seen)
+                self._share_steps()
+                try:
+                    infos.extend(self._update_together())
+                except NotFiniteError as error:
+                    failure = str(error)
+            if not is_shared_first:
+                self._share_statistics(seen)
         except PeerLostError as error:
             reason = str(error)
             self.leave()

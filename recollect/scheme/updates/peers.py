@@ -1,7 +1,7 @@
 """`PeerGradientSource`: the driver of decentralised updates, which only sets their pace."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -41,7 +41,7 @@ class PeerGradientSource(RemoteGradientSource):
         self._num_failures = 0
         self._versions: dict[int, int] = {}
 
-    def stage(self) -> Iterator[Gradient]:
+    def stage(self) -> Generator[Gradient, None, None]:
         """Run one update stage; nothing is left to apply."""
         return (Gradient(None, info, is_applied=True) for info in self.run_stage())
 

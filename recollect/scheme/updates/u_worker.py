@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, Final
 
 from recollect.roles import GradientSource, Info
@@ -29,14 +30,15 @@ class UWorker(Worker):
         self.recent_updates: deque[Info] = deque(maxlen=NUM_RECENT_UPDATES)
 
     def step(self) -> None:
-        """Run one update stage: collect, then update as often as the algorithm says."""
+        """Run one update stage: collect, and update as often as the algorithm says."""
         gradients = self.gradients
-        for values, info, is_applied in gradients.stage():
-            if not is_applied:
-                gradients.algo.apply_gradients(values)
-                gradients.col_worker.counts.actor_version += 1
-            self.num_updates += 1
-            self.recent_updates.append(info)
+        with closing(gradients.stage()) as stage:
+            for values, info, is_applied in stage:
+                if not is_applied:
+                    gradients.algo.apply_gradients(values)
+                    gradients.col_worker.counts.actor_version += 1
+                self.num_updates += 1
+                self.recent_updates.append(info)
 
     def execute(self, command: Command) -> None:
         """Have all workers make a change, and wait until all have."""

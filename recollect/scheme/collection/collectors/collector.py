@@ -5,6 +5,7 @@ from recollect.errors import ConfigError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.reports import WorkerReport
+from recollect.scheme.collection.worker.aside import Aside
 
 
 class CollectorBase:
@@ -27,6 +28,10 @@ class CollectorBase:
         """Steps that the run has collected so far, if the other collections are as fast as this one."""
         return self.worker.num_steps * self._num_parents
 
+    def aside(self) -> Aside | None:
+        """What collects beside updates, ready for a stage; None if that is for others to do."""
+        return None
+
 
 class LocalCollector(CollectorBase):
     """The worker collects itself."""
@@ -40,6 +45,10 @@ class LocalCollector(CollectorBase):
             self.worker.acting.follow_run(self.num_run_steps)
         self.worker.collect_train_data()
         return self.worker.num_steps - num_before
+
+    def aside(self) -> Aside | None:
+        """What collects beside updates, ready for a stage."""
+        return self.worker.aside
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """None: there are no remote workers."""

@@ -78,11 +78,22 @@ class Acting:
         self.latest_obs, self.rhs, self.done = self._components.actor.actor_initial_states(envs.reset())
         self._none = torch.zeros_like(self.done)
         self._log = EpisodeLog(envs.num_envs)
+        self._chosen: ActingStep | None = None
         self.is_mid_step = False
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether any word came since the last steps were taken."""
+        return bool(self._heard)
 
     def hear(self, word: str) -> None:
         """Take in a word from outside."""
         self._heard.add(word)
+
+    def forget_leftovers(self) -> None:
+        """Forget words that came too late, and actions that were chosen and not taken."""
+        self._heard.clear()
+        self._chosen = None
 
     def follow_run(self, num_run_steps: int) -> None:
         """Take into account what other workers have collected: random steps and schedules are those of the run.
@@ -106,13 +117,18 @@ class Acting:
         for number in range(num_steps):
             if self._heard and number >= fraction * num_steps and self._heard.intersection(listen_to):
                 break
-            self._store(self._take_step(), into)
+            self.store(self.take_step(self._components.algo), into)
         self._heard.clear()
 
-    def _take_step(self) -> TakenStep:
-        """Act once in every train environment."""
+    def choose_ahead(self) -> None:
+        """Choose the actions of the next step now, with the present weights."""
+        self._chosen = self._act(self._components.algo)
+
+    def take_step(self, algo: Algorithm) -> TakenStep:
+        """Act once in every train environment, and let others see nothing of it yet."""
         self.is_mid_step = True
-        action, clipped_action, rhs, other = self._act()
+        action, clipped_action, rhs, other = self._chosen or self._act(algo)
+        self._chosen = None
         step = cast(SteppingEnvs, self._components.envs_train).step(clipped_action)
         taken = TakenStep(self.latest_obs, self.rhs, self.done, action, clipped_action, other, step)
         self.latest_obs, self.rhs = step.obs, rhs
@@ -121,7 +137,7 @@ class Acting:
         self._on_step()
         return taken
 
-    def _store(self, taken: TakenStep, into: StepSink) -> None:
+    def store(self, taken: TakenStep, into: StepSink) -> None:
         """Hand on what happened in a step, and count it."""
         is_mid_step, self.is_mid_step = self.is_mid_step, True
         step, ended = taken.step, taken.step.ended
@@ -137,18 +153,17 @@ class Acting:
         num_steps = self._counts.num_steps + self._num_steps_elsewhere
         return max(0, num_steps - self._components.algo.start_steps)
 
-    def _act(self) -> ActingStep:
+    def _act(self, algo: Algorithm) -> ActingStep:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
-        actor, algo = self._components.actor, self._components.algo
+        actor = self._components.actor
         if self._counts.num_steps + self._num_steps_elsewhere >= algo.start_steps:
             return algo.acting_step(self.latest_obs, self.rhs, self.done)
-        rhs, other = self._stored_beside_random()
+        rhs, other = self._stored_beside_random(algo)
         action = actor.random_actions(self._components.envs_train.num_envs, self.latest_obs)
         return action, actor.to_env(action), rhs, other
 
-    def _stored_beside_random(self) -> tuple[Tensor, dict[str, Tensor]]:
+    def _stored_beside_random(self, algo: Algorithm) -> tuple[Tensor, dict[str, Tensor]]:
         """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
-        algo = self._components.algo
         if algo is self._silent_algo and not self._components.actor.is_recurrent:
             return self.rhs, {}
         with algo.aside():

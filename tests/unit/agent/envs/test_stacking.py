@@ -40,7 +40,7 @@ def test_rows_are_copied() -> None:
 
 @pytest.mark.parametrize("row", [np.zeros(1, np.float32), np.zeros((3, 1), np.float32), np.float32(0)])
 def test_rows_of_another_shape_are_refused(row: Any) -> None:
-    with pytest.raises(ValueError, match="shape|dimensionality"):
+    with pytest.raises(ValueError, match=r"shape|dimensionality"):
         stacking_of(FLOATS)([row])
 
 

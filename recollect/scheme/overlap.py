@@ -1,0 +1,109 @@
+"""`Overlap`: whether a stage's data are collected beside its updates, in a thread of their own."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from statistics import median
+from typing import Final
+
+from recollect.interrupts import Interrupts
+from recollect.scheme.collection.worker.aside import Aside
+
+_LOG = logging.getLogger(__name__)
+
+_NUM_TRIALS: Final = 9
+# What a thread must save of a stage's time, so that it is not chosen for noise.
+_LEAST_GAIN: Final = 0.02
+
+
+class Overlap:
+    """Collects for an update stage beside its updates, or before them; the results are the same.
+
+    Parameters
+    ----------
+    wanted : bool, optional
+        Whether beside them. By default the first stages run both ways in turns, and the faster way is chosen; on a
+        single core there is nothing to choose.
+    """
+
+    def __init__(self, wanted: bool | None = None) -> None:
+        self._choice = wanted if wanted is not None or num_cores() > 1 else False
+        self._trials: dict[bool, list[float]] = {True: [], False: []}
+        self._executor: ThreadPoolExecutor | None = None
+        self._taking: Future[None] | None = None
+
+    @contextmanager
+    def running(self, aside: Aside) -> Iterator[None]:
+        """Take the steps of a stage beside the block that makes its updates, or before it, and store them after it.
+
+        If the block fails, the steps are stored too: all of them, or as many as there are at an interrupt. An error
+        of either side is raised.
+        """
+        begin = time.perf_counter()
+        self._wait()
+        is_beside = self._next_way() and aside.can_run_beside
+        aside.begin(is_beside=is_beside)
+        try:
+            if is_beside:
+                self._taking = self._thread().submit(aside.take)
+            else:
+                aside.take()
+            yield
+        except (*Interrupts, GeneratorExit):
+            aside.stop()  # nobody waits for a whole stage; after an error the run is the same with and without overlap
+            raise
+        finally:
+            error = self._wait()
+            aside.store()
+            if error is not None:
+                raise error
+        if self._choice is None:
+            self._follow(is_beside, time.perf_counter() - begin)
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._executor is not None:
+            self._executor.shutdown()
+            self._executor = None
+
+    def _next_way(self) -> bool:
+        """Whether the next stage collects beside its updates."""
+        if self._choice is not None:
+            return self._choice
+        return len(self._trials[True]) < len(self._trials[False])
+
+    def _follow(self, is_beside: bool, elapsed_s: float) -> None:
+        """Take in how long a stage took, and choose when enough is known."""
+        self._trials[is_beside].append(elapsed_s)
+        if min(len(trials) for trials in self._trials.values()) < _NUM_TRIALS:
+            return
+        beside_s, before_s = median(self._trials[True]), median(self._trials[False])
+        self._choice = beside_s < (1.0 - _LEAST_GAIN) * before_s
+        _LOG.info(
+            "environments step %s updates: a stage takes %.2f ms beside them and %.2f ms before them",
+            "beside" if self._choice else "before",
+            1e3 * beside_s,
+            1e3 * before_s,
+        )
+
+    def _thread(self) -> ThreadPoolExecutor:
+        """One thread for all stages, since envs may want to be stepped by the same one."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "recollect-collection")
+        return self._executor
+
+    def _wait(self) -> BaseException | None:
+        """Wait for the thread, also for what it still does if an interrupt broke off a wait; returns its error."""
+        if self._taking is None:
+            return None
+        wait([self._taking])
+        taking, self._taking = self._taking, None
+        return taking.exception()
+
+
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
