@@ -37,6 +37,7 @@ from recollect.runs.saving import restore_training, save_training
 from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme
+from recollect.scheme.threads import choose_threads
 
 
 class Agent:
@@ -87,6 +88,7 @@ class Agent:
         if not isinstance(env, str) and not callable(env):
             raise ConfigError(f"env must be an id or a function that makes an environment, got {env!r}")
         self._set_up(resolve(algo, env, preset=preset, overrides=overrides))
+        self._choose_threads()
 
     def _set_up(self, config: RunConfig) -> None:
         self.config = config
@@ -96,6 +98,11 @@ class Agent:
         self._predictor = Predictor(self.scheme.algo)
         self._elapsed_s = 0.0
         self._learner: Learner | None = None
+
+    def _choose_threads(self) -> None:
+        if self.config.threads is None:
+            # Kept with a run, so that it is resumed with as many: the last bits of sums depend on them.
+            self.config = replace(self.config, threads=choose_threads(self.scheme.algo))
 
     def __repr__(self) -> str:
         parts = f"{self.config.algo!r}, {self.config.env!r}, {self.config.storage!r}, seed={self.config.seed}"

@@ -42,6 +42,8 @@ COMPETITORS: Final = {
     competitor.name: competitor
     for competitor in (
         _ours(OURS, "Recollect"),
+        _ours("recollect-beside", "Recollect, envs beside updates", overlap=True),
+        _ours("recollect-before", "Recollect, envs before updates", overlap=False),
         Competitor(name=SB3, title="SB3", run="baselines:run_sb3", package="stable-baselines3"),
         Competitor(name=SBX, title="SBX (JAX)", run="baselines:run_sbx", package="sbx-rl", is_jax=True),
         Competitor(name="plain", title="plain script", run="plain:run", package="torch"),

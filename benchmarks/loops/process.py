@@ -48,7 +48,7 @@ class LoopProcess:
     competitor, task
         Who, and what.
     cores : sequence of int
-        Cores that it may use; it has as many threads.
+        Cores that it may use; it has as many threads, of which Recollect may leave some idle.
     python : Path
         Interpreter that has its library.
     log : TextIO or None
@@ -59,11 +59,14 @@ class LoopProcess:
         self, competitor: Competitor, task: Task, cores: Sequence[int], python: Path, log: TextIO | None = None
     ) -> None:
         numbers = [str(core) for core in cores]
-        threads = dict.fromkeys(THREAD_VARIABLES, str(len(cores)))
+        environment = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
+        # Recollect chooses for itself, among as many.
+        names = () if competitor.package == "recollect" else THREAD_VARIABLES
+        threads = dict.fromkeys(names, str(len(cores)))
         self._process = subprocess.Popen(
             [str(python), "-m", "benchmarks.loops.worker", competitor.name, task.key, *numbers],
             cwd=ROOT,
-            env=os.environ | threads | {"JAX_PLATFORMS": "cpu"},
+            env=environment | threads | {"JAX_PLATFORMS": "cpu"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log or subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from recollect.runs.progress import Progress
 from recollect.runs.writers import MetricWriter, MLflowWriter, WandbWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
+from recollect.scheme.threads import choose_threads
 
 EVALUATION_FILE: Final = "evaluation.json"
 _OPTIONS_FILE: Final = "session.json"
@@ -81,8 +82,8 @@ class _SessionOptions:
 
 def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
     """Begin a run in a new folder and train to its end; returns an exit code."""
+    scheme, config = _prepare(config)
     document = config.with_defaults().to_document()
-    scheme = _prepare(config)
     callbacks = named_callbacks(config)
     folder = new_folder(options.out, name)
     kept = _SessionOptions(
@@ -124,7 +125,7 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
                 f"{run.path / _OPTIONS_FILE} asks to send metrics to {' and '.join(kept.services)}; allow it if you "
                 "trust where it is from: trust=True"
             )
-        scheme = _prepare(config)
+        scheme, config = _prepare(config)
         kept, writers = _open_writers(kept, run.path.name, config.to_document())
         learner = Learner(
             scheme,
@@ -155,10 +156,13 @@ def _open_writers(
     return kept, writers
 
 
-def _prepare(config: RunConfig) -> Scheme:
+def _prepare(config: RunConfig) -> tuple[Scheme, RunConfig]:
+    """Build the workers of a run; returns its config too, with as many threads as pay if it does not say how many."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    return build(config)
+        return build(config), config
+    scheme = build(config)
+    return scheme, replace(config, threads=choose_threads(scheme.algo))
 
 
 def _train(learner: Learner, config: RunConfig, folder: Path) -> int:

@@ -87,7 +87,9 @@ class RunConfig(Options):
         (), "What runs in the training loop: callbacks by name, such as StopAt, or module:Name.", _name_callbacks
     )
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
-    threads: int | None = option(None, "Threads of PyTorch; none for as many as there are cores.", optional(count))
+    threads: int | None = option(
+        None, "Threads of PyTorch; none for as many as pay, which is tried at the start.", optional(count)
+    )
     device: str | None = option(
         None, "Where to compute: cpu, cuda, cuda:1; none for a GPU if there is one.", _name_of_device
     )

@@ -76,6 +76,23 @@ def test_a_training_without_a_number_of_steps_is_refused(steps: Any, tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
+def test_threads_are_tried_where_nobody_says_how_many_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    num_threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        agent = make_agent()
+        assert agent.config.threads == torch.get_num_threads()
+        agent.save(tmp_path)
+        assert RunDirectory.open(tmp_path).config["threads"] == torch.get_num_threads()
+        torch.set_num_threads(3)
+        Agent.load(tmp_path)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(num_threads)
+
+
 def test_threads_are_those_that_were_asked_for(tmp_path: Path) -> None:
     num_threads = torch.get_num_threads()
     try:

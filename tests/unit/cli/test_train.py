@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from recollect.cli import eval as eval_command
 from recollect.cli import summary
@@ -521,3 +522,16 @@ def test_without_workers_ray_is_not_imported(tmp_path: Path) -> None:
         "sys.exit(code or int('ray' in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_threads_are_tried_once_and_a_resumed_run_has_as_many(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    torch.set_num_threads(3)
+    tiny = TINY[: TINY.index("--threads")]
+    assert recollect(*CARTPOLE, "--steps", "100", *tiny, "--name", "mine").code == 0
+    num_threads = torch.get_num_threads()
+    assert RunDirectory.open("runs/mine").config["threads"] == num_threads
+    torch.set_num_threads(3)
+    assert recollect("resume", "runs/mine", "--steps", "150").code == 0
+    assert torch.get_num_threads() == num_threads
