@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 import gymnasium as gym
-from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, StickyAction
 
 from recollect import keys
 from recollect.agent.envs.failures import describe
@@ -21,6 +21,7 @@ _ATARI_ENTRY_POINT: Final = "ale_py"
 # Ids of older versions, which ale-py registers too.
 _OLD_ATARI: Final = "NoFrameskip-v"
 _STACK_SIZE: Final = 4
+_STICKY: Final = "repeat_action_probability"
 # What vector envs of Atari games call the number of frames of a stack.
 _VECTOR_STACK: Final = "stack_num"
 _ROBOTICS_PREFIXES: Final = ("Fetch", "Hand", "AntMaze", "PointMaze", "Adroit", "Franka")
@@ -90,6 +91,7 @@ def make_atari(
     noop_max: int = 30,
     terminal_on_life_loss: bool = False,
     clip_rewards: bool = False,
+    repeat_action_probability: float | None = None,
     **options: Any,
 ) -> gym.Env[Any, Any]:
     """Make an Atari game as Mnih et al. (2015) prepare it: uint8 `[stack_size, screen_size, screen_size]`.
@@ -104,13 +106,18 @@ def make_atari(
         How many frames one observation has, the newest last.
     clip_rewards : bool
         Whether rewards are clipped to [-1, 1], as usual in training; `VecEnv` does so there.
+    repeat_action_probability : float, optional
+        How likely a frame is played with the action of the one before (sticky actions); by default as the id says.
     **options
         Handed to `gymnasium.make`.
     """
-    find_env(env_id)
-    game = _make(env_id, {**options, "frameskip": 1})
+    chance = (
+        find_env(env_id).kwargs.get(_STICKY, 0.0) if repeat_action_probability is None else repeat_action_probability
+    )
+    # The emulator's own repetition depends on an action that its saved state lacks.
+    game = _make(env_id, {**options, "frameskip": 1, _STICKY: 0.0})
     screen = AtariPreprocessing(
-        game,
+        StickyAction(game, chance) if chance else game,
         noop_max=noop_max,
         frame_skip=frame_skip,
         screen_size=screen_size,

@@ -26,6 +26,7 @@ class BitFlip(gym.Env[Any, np.int64]):
     """
 
     metadata = {"render_modes": []}
+    state_attributes = ("_bits", "_goal", "_num_steps")
 
     def __init__(self, n: int = 8) -> None:
         self.n = check_count("n", n)
@@ -90,6 +91,7 @@ class RecallCue(gym.Env[np.ndarray, np.int64]):
     """
 
     metadata = {"render_modes": []}
+    state_attributes = ("_cue", "_num_steps")
 
     def __init__(self, delay: int = 5, num_cues: int = 2) -> None:
         self.delay = check_count("delay", delay)

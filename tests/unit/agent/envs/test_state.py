@@ -1,0 +1,290 @@
+"""State of envs: what is read from one and given to another makes both step alike, whatever the other did before."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import wrappers
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers.utils import RunningMeanStd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.agent.envs.catalog import make_env
+from recollect.agent.envs.state import find_gap, read_state, write_state
+from recollect.agent.envs.state.attributes import class_name, names_of
+from recollect.agent.envs.state.values import pack, unpack
+from recollect.errors import StorageError
+from recollect.runs import state_files
+
+CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
+TEXT = ("Blackjack-v1", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4")
+OWN = ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+MUJOCO = (
+    "Ant-v5",
+    "HalfCheetah-v5",
+    "Hopper-v5",
+    "Humanoid-v5",
+    "HumanoidStandup-v5",
+    "InvertedDoublePendulum-v5",
+    "InvertedPendulum-v5",
+    "Pusher-v5",
+    "Reacher-v5",
+    "Swimmer-v5",
+    "Walker2d-v5",
+)
+ROBOTICS = ("FetchReach-v4", "FetchPickAndPlace-v4", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5", "HandReach-v3")
+GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
+
+WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
+    "frame stack": lambda env: wrappers.FrameStackObservation(env, 3),
+    "padded with the first": lambda env: wrappers.FrameStackObservation(env, 3, padding_type="reset"),
+    "delay": lambda env: wrappers.DelayObservation(env, 2),
+    "time": wrappers.TimeAwareObservation,
+    "normalised": wrappers.NormalizeObservation,
+    "normalised reward": wrappers.NormalizeReward,
+    "statistics": wrappers.RecordEpisodeStatistics,
+    "sticky": lambda env: wrappers.StickyAction(env, 0.5),
+    "sticky for a while": lambda env: wrappers.StickyAction(env, 0.3, (2, 4)),
+    "clipped": lambda env: wrappers.ClipReward(env, 0.0, 0.5),
+    "flat": wrappers.FlattenObservation,
+    "autoreset": wrappers.Autoreset,
+}
+
+
+def random_actions(env: gym.Env[Any, Any], num_actions: int, seed: int) -> list[Any]:
+    env.action_space.seed(seed)
+    return [env.action_space.sample() for _ in range(num_actions)]
+
+
+def run(env: gym.Env[Any, Any], actions: list[Any]) -> list[Any]:
+    """Everything that an env answers, with resets where episodes end."""
+    answers = []
+    for action in actions:
+        obs, reward, terminated, truncated, _ = env.step(action)
+        answers.append((obs, reward, terminated, truncated))
+        if terminated or truncated:
+            answers.append(env.reset()[0])
+    return answers
+
+
+def flat(value: object) -> list[np.ndarray]:
+    if isinstance(value, Mapping):
+        return [array for name in sorted(value) for array in flat(value[name])]
+    if isinstance(value, (list, tuple)):
+        return [array for inner in value for array in flat(inner)]
+    return [np.array(value)]
+
+
+def check_resumes(make: Callable[[], gym.Env[Any, Any]], folder: Path, num_before: int, num_after: int) -> None:
+    """Step an env, give its state through a file to another that did other things, and compare what they do next."""
+    first, second = make(), make()
+    first.reset(seed=3)
+    run(first, random_actions(first, num_before, 5))
+    second.reset(seed=4)
+    run(second, random_actions(second, 7, 6))
+    state_files.write_state(folder, "env", read_state(first))
+    write_state(second, state_files.read_state(folder, "env"))
+    actions = random_actions(first, num_after, 8)
+    expected, found = flat(run(first, actions)), flat(run(second, actions))
+    assert len(found) == len(expected)
+    for each, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(each, other)
+        assert each.dtype == other.dtype
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize("env_id", [*CLASSIC, *TEXT, *OWN])
+@pytest.mark.parametrize("num_before", [1, 33])
+def test_an_env_resumes_in_the_middle_of_an_episode(env_id: str, num_before: int, tmp_path: Path) -> None:
+    check_resumes(lambda: make_env(env_id), tmp_path, num_before, 250)
+
+
+@pytest.mark.parametrize("env_id", [*MUJOCO, *ROBOTICS, *GAMES])
+def test_a_simulator_resumes_in_the_middle_of_an_episode(env_id: str, tmp_path: Path) -> None:
+    check_resumes(lambda: make_env(env_id), tmp_path, 30, 60)
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_wrappers_resume_with_the_env(name: str, tmp_path: Path) -> None:
+    check_resumes(lambda: WRAPPERS[name](make_env("CartPole-v1")), tmp_path, 23, 120)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        "gymnasium.envs.classic_control",
+        "gymnasium.envs.toy_text",
+        "gymnasium.envs.mujoco",
+    ],
+)
+def test_every_env_of_these_families_is_known(layer: str) -> None:
+    specs = [spec for spec in newest_specs() if str(spec.entry_point).startswith(layer)]
+    assert specs
+    for spec in specs:
+        env = make_env(spec.id)
+        assert find_gap(env) is None, spec.id
+        env.close()
+
+
+def newest_specs() -> list[EnvSpec]:
+    """Envs of the newest versions; older ones may need packages that are gone."""
+    newest: dict[str, EnvSpec] = {}
+    for spec in gym.registry.values():
+        if spec.name not in newest or (spec.version or 0) > (newest[spec.name].version or 0):
+            newest[spec.name] = spec
+    return [spec for spec in newest.values() if spec.entry_point is not None and "vector" not in str(spec.entry_point)]
+
+
+@pytest.mark.parametrize("env_id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_what_is_not_known_is_named(env_id: str) -> None:
+    env = make_env(env_id)
+    env.reset(seed=1)
+    gap = find_gap(env)
+    assert gap is not None
+    assert class_name(env.unwrapped) in gap
+    with pytest.raises(StorageError, match="nobody knows the state of"):
+        read_state(env)
+
+
+class Heavier(CartPoleEnv):
+    """Has state that its base class does not have."""
+
+
+class Counting(gym.Wrapper[Any, Any, Any, Any]):
+    """Counts its steps."""
+
+    state_attributes = ("count",)
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.count = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self.count += 1
+        return obs, float(reward) + self.count, terminated, truncated, info
+
+
+class CountingByHook(Counting):
+    """Speaks for itself."""
+
+    def get_state(self) -> dict[str, Any]:
+        return {"counted": self.count}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.count = state["counted"]
+
+
+class Holding(Counting):
+    """Has something that is no plain data."""
+
+    state_attributes = ("count", "held")
+    held = None
+
+
+def test_a_class_that_was_derived_from_a_known_one_is_not_taken_for_it() -> None:
+    assert find_gap(Heavier()) is not None
+    assert names_of(CartPoleEnv()) is not None
+
+
+@pytest.mark.parametrize("kind", [Counting, CountingByHook])
+def test_own_wrappers_say_what_their_state_is(kind: type[Counting], tmp_path: Path) -> None:
+    check_resumes(lambda: kind(make_env("Pendulum-v1")), tmp_path, 20, 300)
+
+
+def test_what_is_no_plain_data_is_named() -> None:
+    env = Holding(make_env("Pendulum-v1"))
+    env.reset(seed=1)
+    env.__dict__["held"] = object()
+    with pytest.raises(StorageError, match=r"held of .*Holding cannot be saved: object is not plain data"):
+        read_state(env)
+
+
+def saved_pendulum() -> tuple[gym.Env[Any, Any], list[dict[str, Any]]]:
+    env = make_env("Pendulum-v1")
+    env.reset(seed=1)
+    return env, read_state(env)
+
+
+def test_a_state_of_another_env_is_refused() -> None:
+    other = make_env("CartPole-v1")
+    other.reset(seed=1)
+    with pytest.raises(StorageError, match="this one is made of"):
+        write_state(other, saved_pendulum()[1])
+
+
+def test_attributes_that_are_no_state_cannot_be_set() -> None:
+    env, states = saved_pendulum()
+    states[-1]["attributes"]["reset"] = 1
+    before = read_state(env)
+    with pytest.raises(StorageError, match="'reset' is not of the state of"):
+        write_state(env, states)
+    assert repr(read_state(env)) == repr(before)
+
+
+def test_arrays_of_another_shape_are_refused() -> None:
+    env, states = saved_pendulum()
+    states[-1]["attributes"]["state"] = pack(np.zeros(5))
+    with pytest.raises(StorageError, match=r"has the shape \(2,\), the saved one has \(5,\)"):
+        write_state(env, states)
+
+
+@pytest.mark.parametrize("name", ["physics", "derived"])
+def test_physics_of_another_size_are_refused(name: str) -> None:
+    env = make_env("Hopper-v5")
+    env.reset(seed=1)
+    states = read_state(env)
+    simulator = states[-1]["simulator"]
+    simulator[name] = np.zeros(3) if name == "physics" else {each: np.zeros(3) for each in simulator[name]}
+    with pytest.raises(StorageError, match="MuJoCo's"):
+        write_state(env, states)
+
+
+def test_a_generator_goes_on_where_it_was() -> None:
+    for kind in (np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64):
+        generator = np.random.Generator(kind(1))
+        generator.random(3)
+        other = unpack(pack(generator))
+        assert np.array_equal(other.random(5), generator.random(5))
+
+
+def test_unknown_kinds_of_values_are_refused() -> None:
+    with pytest.raises(StorageError, match="unknown kind of value '#module'"):
+        unpack({"#module": "os"})
+    with pytest.raises(StorageError, match="unknown bit generator 'os'"):
+        unpack({"#generator": pack({"bit_generator": "os"})})
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(st.text(), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(PLAIN)
+def test_plain_values_come_back(value: object) -> None:
+    found = unpack(pack(value))
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_what_holds_arrays_comes_back() -> None:
+    queue = unpack(pack(deque([np.arange(3, dtype=np.uint8), np.float32(2)], maxlen=4)))
+    assert queue.maxlen == 4
+    assert queue[0].dtype == np.uint8
+    assert isinstance(queue[1], np.float32)
+    statistics = RunningMeanStd(shape=(2,))
+    statistics.update(np.array([[1.0, 2.0], [3.0, 5.0]]))
+    other = unpack(pack(statistics))
+    assert vars(other).keys() == vars(statistics).keys()
+    assert all(np.array_equal(vars(other)[name], values) for name, values in vars(statistics).items())
