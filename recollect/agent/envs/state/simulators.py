@@ -34,7 +34,8 @@ _RESULTS: Final = (
 
 def read_simulator(layer: Layer) -> dict[str, Any]:
     """The state of an env's simulator; empty if it has none."""
-    data, ale = vars(layer).get("data"), vars(layer).get("ale")
+    data: Any = vars(layer).get("data")
+    ale: Any = vars(layer).get("ale")
     if _is_of("mujoco", "MjData", data):
         return _read_physics(vars(layer)["model"], data)
     if _is_of("ale_py", "ALEInterface", ale):

@@ -1,7 +1,7 @@
 """Values of envs as trees of plain data, which a file can hold and reading cannot execute."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,6 @@ _QUEUE: Final = "#queue"
 _DICT: Final = "#dict"
 _STATISTICS: Final = "#statistics"
 _GENERATOR: Final = "#generator"
-_MAX_LENGTH: Final = "max_length"
 # Bit generators of NumPy; a file names one of them, never anything else to be made.
 _BIT_GENERATORS: Final = {
     kind.__name__: kind
@@ -47,7 +46,7 @@ def pack(value: object) -> Any:
     if isinstance(value, tuple):
         return {_TUPLE: [pack(inner) for inner in value]}
     if isinstance(value, deque):
-        return {_QUEUE: [pack(inner) for inner in value], _MAX_LENGTH: value.maxlen}
+        return {_QUEUE: [[pack(inner) for inner in value], value.maxlen]}
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return {_DICT: {name: pack(inner) for name, inner in value.items()}}
     if isinstance(value, RunningMeanStd):
@@ -57,37 +56,62 @@ def pack(value: object) -> Any:
     raise StorageError(f"{type(value).__name__} is not plain data")
 
 
-def unpack(tree: Any) -> Any:
-    """Turn what `pack` gave, from memory or from a file, into the value again."""
+def unpack(tree: object) -> Any:
+    """Turn what `pack` gave, from memory or from a file, into the value again.
+
+    Raises
+    ------
+    StorageError
+        If `pack` cannot have given it.
+    """
     if isinstance(tree, list):
         return [unpack(inner) for inner in tree]
     if not isinstance(tree, Mapping):
         return tree
-    tag = next(iter(tree), None)
-    content = tree.get(tag)
-    if tag == _ARRAY:
-        return np.asarray(content).copy()
-    if tag == _NUMBER:
-        return np.asarray(content)[()]
-    if tag == _TUPLE:
-        return tuple(unpack(content))
-    if tag == _QUEUE:
-        return deque(unpack(content), maxlen=tree[_MAX_LENGTH])
-    if tag == _DICT:
-        return {name: unpack(inner) for name, inner in content.items()}
-    if tag == _STATISTICS:
-        statistics = RunningMeanStd()
-        statistics.mean, statistics.var, statistics.count = (unpack(content[name]) for name in ("mean", "var", "count"))
-        return statistics
-    if tag == _GENERATOR:
-        return _generator(unpack(content))
-    raise StorageError(f"a state has the unknown kind of value {tag!r}")
+    tag: str = next(iter(tree), "nothing")
+    if tag not in _UNPACK:
+        raise StorageError(f"a state has the unknown kind of value {tag!r}")
+    try:
+        return _UNPACK[tag](tree[tag])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(f"a state has a damaged {tag[1:]}: {error}") from error
 
 
-def _generator(state: Mapping[str, Any]) -> np.random.Generator:
+def _unpack_array(content: Any) -> np.ndarray:
+    array = np.asarray(content).copy()
+    if array.dtype.kind not in _ARRAY_KINDS:
+        raise StorageError(f"a state has an array of {array.dtype}")
+    return array
+
+
+def _unpack_queue(content: Any) -> deque[Any]:
+    values, max_length = content
+    return deque(unpack(values), maxlen=max_length)
+
+
+def _unpack_statistics(content: Any) -> RunningMeanStd:
+    statistics = RunningMeanStd()  # type: ignore[no-untyped-call]
+    for name in vars(statistics):
+        setattr(statistics, name, unpack(content[name]))
+    return statistics
+
+
+def _unpack_generator(content: Any) -> np.random.Generator:
+    state = unpack(content)
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise StorageError(f"a state has the unknown bit generator {name!r}")
     bit_generator = _BIT_GENERATORS[name]()
     bit_generator.state = state
     return np.random.Generator(bit_generator)
+
+
+_UNPACK: Final[dict[str, Callable[[Any], Any]]] = {
+    _ARRAY: _unpack_array,
+    _NUMBER: lambda content: _unpack_array(content)[()],
+    _TUPLE: lambda content: tuple(unpack(inner) for inner in content),
+    _QUEUE: _unpack_queue,
+    _DICT: lambda content: {name: unpack(inner) for name, inner in content.items()},
+    _STATISTICS: _unpack_statistics,
+    _GENERATOR: _unpack_generator,
+}
