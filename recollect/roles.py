@@ -116,6 +116,14 @@ class SteppingEnvs(VectorEnvs, Protocol):
     def step(self, action: Tensor) -> "Step": ...
 
 
+@runtime_checkable
+class SavableEnvs(Protocol):
+    """Environments whose state can be saved, or that say why it cannot."""
+
+    def state(self) -> dict[str, Any] | str: ...
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
 class Actor(Protocol):
     """Networks that act: observations in, actions out."""
 

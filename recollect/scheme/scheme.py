@@ -151,14 +151,16 @@ class Scheme(SharedComponents):
         """What a checkpoint needs beside the actor's weights and the storage."""
         return {
             "collection": self.gradients.state(),
+            "episodes": self.col_worker.episodes_state(),
             "updates": self.update_worker.state(),
             "generator": self.actor.generator.get_state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from `state`, with new episodes; the actor must have its weights by now."""
+        """Resume from `state`; the actor must have its weights by now."""
         self.update_worker.load_state(state["updates"])
         self.gradients.load_state(state["collection"])
+        self.col_worker.load_episodes(state["episodes"])
         self.actor.generator.set_state(state["generator"])
 
     def save_storage(self, folder: Path) -> None:

@@ -34,22 +34,27 @@ class OUNoise:
         Deviation of each push, in policy units.
     theta : float
         Share of the noise that is lost per step.
+
+    Attributes
+    ----------
+    drift : tensor [num_envs, action] or None
+        The noise of the latest step.
     """
 
     def __init__(self, std: float = 0.2, theta: float = 0.15) -> None:
         self.std = check_number("std", std, 0.0)
         self.theta = check_number("theta", theta, 0.0, 1.0)
-        self._drift: Tensor | None = None
+        self.drift: Tensor | None = None
 
     def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
         """Return actions with noise, kept within [-1, 1], `[num_envs, action]`.
 
         Where `done` is 1, an episode begins and the noise starts from 0 again, `[num_envs, 1]`.
         """
-        drift = self._drift
+        drift = self.drift
         if drift is None or drift.shape != action.shape:
             drift = torch.zeros_like(action)
         drift = drift * ((1.0 - self.theta) * (1.0 - done.float()))
         push = torch.empty_like(action).normal_(generator=generator)
-        self._drift = torch.add(drift, push, alpha=self.std)
-        return (action + self._drift).clamp_(-1.0, 1.0)
+        self.drift = torch.add(drift, push, alpha=self.std)
+        return (action + self.drift).clamp_(-1.0, 1.0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.envs.seeds import derive_seeds
+from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.errors import EnvError
 
 _LOG = logging.getLogger(__name__)
@@ -36,6 +37,15 @@ class Rebuilding(Generic[Env]):
         self._num_built = 0
         self._seed = 0
         self._told: set[str] = set()
+
+    def state(self) -> dict[str, int]:
+        """What decides how later envs are seeded, and when there were too many failures."""
+        return {"num_consecutive": self.num_consecutive, "num_built": self._num_built, "seed": self._seed}
+
+    def load_state(self, state: Mapping[str, int]) -> None:
+        """Resume from `state`."""
+        self.num_consecutive, self._num_built = state["num_consecutive"], state["num_built"]
+        self._seed = state["seed"]
 
     def remember(self, seed: int | None) -> None:
         """Derive the seeds of later envs from that of the first."""
@@ -124,6 +134,23 @@ class FaultTolerantEnv(gym.Wrapper[Any, Any, Any, Any]):
         except Exception as error:  # noqa: BLE001  # whatever an env raises is a failure of it
             self.env, obs, info = self._rebuilding.rebuild(self.env, error)
             return obs, info | {keys.EPISODE_LOST: False}
+
+    def get_state(self) -> dict[str, int]:
+        """State of this layer."""
+        return self._rebuilding.state()
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Resume from what `get_state` gave."""
+        self._rebuilding.load_state(state)
+
+    @property
+    def all_state(self) -> list[dict[str, Any]] | str:
+        """State of the env with all of its layers; why there is none, if it cannot be saved."""
+        return find_gap(self) or read_state(self)
+
+    @all_state.setter
+    def all_state(self, state: list[dict[str, Any]]) -> None:
+        write_state(self, state)
 
 
 class FailureLog:

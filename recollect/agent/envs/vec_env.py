@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, cast
 
 import gymnasium as gym
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
 from recollect.agent.envs.autoreset import driver_of
@@ -21,8 +21,14 @@ from recollect.agent.envs.step import Step, VectorEnv
 from recollect.agent.envs.vectors import close_vector
 from recollect.agent.masks import has_mask
 from recollect.agent.wrapping import parse_wrappers
-from recollect.errors import EnvError, RecollectError
+from recollect.errors import EnvError, RecollectError, StorageError
 from recollect.roles import EnvFunction, Observation
+
+# Where `FaultTolerantEnv`, the outermost layer of every env but for masks, has the state of all of them.
+_STATE: Final = "all_state"
+_ENVS: Final = "envs"
+# Of a first reset that is still to come.
+_SEEDS: Final = "seeds"
 
 
 class VecEnv:
@@ -177,6 +183,31 @@ class VecEnv:
         if self._masks is not None:
             self._masks.check_step(step)
         return step
+
+    def state(self) -> dict[str, Any] | str:
+        """The state of every env, plain data that a checkpoint can hold; why there is none, if it cannot be saved."""
+        if not isinstance(self.vector, (SyncVectorEnv, AsyncVectorEnv)) or not self.env_fns:
+            return f"the state of {type(self.vector).__name__} cannot be saved; envs of the kinds sync and async can be"
+        with self._explaining:
+            states = list(self.vector.get_attr(_STATE))
+        return next((gap for gap in states if isinstance(gap, str)), {_ENVS: states, _SEEDS: self._seeds})
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Put every env where it was when `state` was asked for; they must be as many, of the same form.
+
+        Raises
+        ------
+        StorageError
+            If they are not.
+        """
+        if len(state[_ENVS]) != self.num_envs:
+            raise StorageError(f"a state of {len(state[_ENVS])} envs was saved, there are {self.num_envs}")
+        if state[_SEEDS] is None:
+            self.reset()
+            with self._explaining:
+                cast(AsyncVectorEnv, self.vector).set_attr(_STATE, list(state[_ENVS]))
+        else:
+            self._seeds = list(state[_SEEDS])
 
     def render(self) -> Any:
         """What the envs draw, a frame each, if they were made with a `render_mode`."""

@@ -1,15 +1,16 @@
 """`AgentWorker`: an agent's components in one process, and what was collected for them."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from recollect import keys
-from recollect.roles import Actor, Algorithm, ComponentFactory, Device, Storage, Weights
+from recollect.roles import Actor, Algorithm, ComponentFactory, Device, SavableEnvs, Storage, Weights
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
+from recollect.scheme.collection.worker.acting import GAP, state_of
 from recollect.scheme.collection.worker.components import Components, Factories
 from recollect.scheme.collection.worker.counts import Counts
 from recollect.scheme.collection.worker.episodes import EpisodeHistory
@@ -28,6 +29,8 @@ class AgentWorker(Components, Worker):
         What was collected so far.
     last_evaluation : Evaluation or None
         What the latest evaluation brought.
+    continues_episodes : bool
+        Whether the episodes in progress are those that a checkpoint was made in.
     """
 
     acts = False
@@ -42,6 +45,7 @@ class AgentWorker(Components, Worker):
     ) -> None:
         Worker.__init__(self, index_worker)
         self.counts = Counts()
+        self.continues_episodes = False
         self.last_evaluation: Evaluation | None = None
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         Components.__init__(self, device, index_worker, index_parent, factories)
@@ -123,6 +127,20 @@ class AgentWorker(Components, Worker):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
         self.counts.load_state(state)
+        self.continues_episodes = False
+
+    def episodes_state(self) -> dict[str, Any]:
+        """Where the environments are; of those to learn in only why they cannot be resumed, if they cannot."""
+        test = None if self._envs_test is None else state_of(self._envs_test)
+        return {keys.TRAIN: self._train_state(), keys.TEST: test}
+
+    def load_episodes(self, state: Mapping[str, Any]) -> None:
+        """Continue the episodes of `episodes_state` where it has them; after `load_state`, which begins new ones."""
+        if isinstance(state[keys.TEST], Mapping):
+            cast(SavableEnvs, self.envs_test).load_state(state[keys.TEST])
+
+    def _train_state(self) -> dict[str, Any]:
+        return {GAP: "other workers collect"}
 
 
 class SharedComponents:

@@ -1,5 +1,6 @@
 """`CWorker`: acts in environments, stores what happens, and evaluates."""
 
+import logging
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -26,12 +27,14 @@ from recollect.roles import (
 )
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
-from recollect.scheme.collection.worker.acting import Acting, StepSink
+from recollect.scheme.collection.worker.acting import GAP, Acting, StepSink
 from recollect.scheme.collection.worker.aside import Aside
 from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.collection.worker.step_list import StepList
 from recollect.scheme.gradients.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
+
+_LOG = logging.getLogger(__name__)
 
 
 class CWorker(AgentWorker):
@@ -205,6 +208,18 @@ class CWorker(AgentWorker):
         super().load_state(state)
         self.envs_train.reseed(self.num_steps)
         self.acting.begin_episodes()
+
+    def load_episodes(self, state: Mapping[str, Any]) -> None:
+        super().load_episodes(state)
+        episodes = state[keys.TRAIN]
+        if GAP in episodes:
+            _LOG.warning("new episodes begin, because those of the checkpoint cannot be continued: %s", episodes[GAP])
+        else:
+            self.acting.load_state(episodes)
+            self.continues_episodes = True
+
+    def _train_state(self) -> dict[str, Any]:
+        return super()._train_state() if self._acting is None else self._acting.state()
 
     def _take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str]) -> None:
         if self.acting.is_mid_step:

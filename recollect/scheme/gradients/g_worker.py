@@ -289,7 +289,8 @@ class GWorker(SharedComponents, Worker):
         snapshot = self._snapshot_in(folder)
         if snapshot.exists:
             snapshot.load(as_buffer(self.storage))
-            cut_streams(as_buffer(self.storage))
+            if not self.col_worker.continues_episodes:
+                cut_streams(as_buffer(self.storage))
         else:
             self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 

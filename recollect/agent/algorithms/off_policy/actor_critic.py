@@ -1,6 +1,6 @@
 """`ActorCritic`: a policy beside the critics, with or without noise when it explores."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -43,6 +43,7 @@ class ActorCritic(OffPolicyAlgorithm):
         return policy.mode() if deterministic else policy.sample(self.actor.generator), {}
 
 
+_DRIFT: Final = "drift"
 NOISE_DOC: Final = "Noise on actions while exploring: none, gaussian or ou."
 NoiseKind = Literal["none", "gaussian", "ou"]
 Noise = GaussianNoise | OUNoise
@@ -77,6 +78,15 @@ class ContinuousActorCritic(ActorCritic):
                 yield
         finally:
             self._noise = kept
+
+    def state(self) -> dict[str, Any]:
+        drift = getattr(self._noise, _DRIFT, None)
+        return super().state() | ({} if drift is None else {_DRIFT: drift.clone()})
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        if isinstance(self._noise, OUNoise):
+            self._noise.drift = state[_DRIFT].to(self.actor.device) if _DRIFT in state else None
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None

@@ -1,19 +1,23 @@
 """`Acting`: how a worker acts in its train environments, step by step."""
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from recollect import keys
+from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.step import Step
 from recollect.errors import SchemaError
-from recollect.roles import ActingStep, Algorithm, Observation, Sample, SteppingEnvs
+from recollect.roles import ActingStep, Algorithm, Observation, Sample, SavableEnvs, SteppingEnvs, VectorEnvs
 from recollect.scheme.collection.worker.components import Components
 from recollect.scheme.collection.worker.counts import Counts
 from recollect.scheme.collection.worker.episodes import EpisodeLog
+
+_ENVS: Final = "envs"
+GAP: Final = "gap"
 
 
 class StepSink(Protocol):
@@ -85,6 +89,29 @@ class Acting:
     def has_heard(self) -> bool:
         """Whether any word came since the last steps were taken."""
         return bool(self._heard)
+
+    def state(self) -> dict[str, Any]:
+        """Where the episodes in progress are; only why they cannot be resumed, if the environments cannot be saved."""
+        envs = "a step was interrupted" if self.is_mid_step else state_of(self._components.envs_train)
+        if isinstance(envs, str):
+            return {GAP: envs}
+        return {
+            _ENVS: envs,
+            keys.OBS: self.latest_obs,
+            keys.RHS: self.rhs,
+            keys.DONE: self.done,
+            keys.EPISODES: self._log.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue the episodes of `state`."""
+        cast(SavableEnvs, self._components.envs_train).load_state(state[_ENVS])
+        self.latest_obs = map_observation(lambda values: np.asarray(values).copy(), state[keys.OBS])
+        self.rhs, self.done = (state[key].to(self._device, copy=True) for key in (keys.RHS, keys.DONE))
+        self._log.load_state(state[keys.EPISODES])
+        self._chosen = None
+        self.is_mid_step = False
+        self._has_joined = True
 
     def hear(self, word: str) -> None:
         """Take in a word from outside."""
@@ -211,3 +238,8 @@ class Acting:
             self._counts.episodes.add(episodes)
             if hasattr(into, "handle_end_of_episode"):
                 into.handle_end_of_episode()
+
+
+def state_of(envs: VectorEnvs) -> dict[str, Any] | str:
+    """The state of environments; why there is none, if they cannot be saved."""
+    return envs.state() if isinstance(envs, SavableEnvs) else f"{type(envs).__name__} has no method state"

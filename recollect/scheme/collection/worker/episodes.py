@@ -14,6 +14,8 @@ from recollect.keys import IS_SUCCESS
 NUM_RECENT_EPISODES: Final = 20
 _NUM_EPISODES: Final = "num_episodes"
 _RECENT: Final = "recent"
+_REWARDS: Final = "rewards"
+_STEPS: Final = "steps"
 
 
 class Episode(NamedTuple):
@@ -97,6 +99,15 @@ class EpisodeLog:
     def __init__(self, num_envs: int) -> None:
         self._rewards = np.zeros(num_envs)
         self._num_steps = np.zeros(num_envs, np.int64)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the episodes brought that have not ended."""
+        return {_REWARDS: self._rewards.copy(), _STEPS: self._num_steps.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Resume from `state`."""
+        self._rewards = np.asarray(state[_REWARDS]).copy()
+        self._num_steps = np.asarray(state[_STEPS]).copy()
 
     @property
     def longest(self) -> int:
