@@ -114,3 +114,5 @@ PATH_SEPARATOR: Final = "/"
 KERNEL_LOGGER: Final = "recollect.kernels"
 # Who says which preset fits a task without a tuned one.
 PRESET_LOGGER: Final = "recollect.presets"
+# Tells what a resumed run would not continue; the command line shows it.
+RESUME_LOGGER: Final = "recollect.resume"

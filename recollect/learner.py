@@ -37,6 +37,7 @@ from recollect.scheme.gradients.status import GradientReport
 from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)
+_RESUME_LOG = logging.getLogger(keys.RESUME_LOGGER)
 _ROWS_A_RUN: Final = 200
 _CHECKPOINTS_A_RUN: Final = 10
 
@@ -137,6 +138,8 @@ class Learner:
         )
         if resume:
             self._restore()
+        elif self.run is not None and (gap := scheme.resume_gap) is not None:
+            _RESUME_LOG.info("a resumed run will begin new episodes where this one was in the middle of some: %s", gap)
         self._num_episodes = self._count_episodes()
         self._next_test = self._following_test()
 

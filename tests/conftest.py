@@ -26,7 +26,7 @@ settings.load_profile("recollect")
 @pytest.fixture(autouse=True)
 def _commands_leave_logging_as_it_was() -> Iterator[None]:
     """Commands and benchmarks let more be logged; a later test of the same process counts what is logged."""
-    loggers = [logging.getLogger(name) for name in (None, keys.KERNEL_LOGGER, keys.PRESET_LOGGER)]
+    loggers = [logging.getLogger(name) for name in (None, keys.KERNEL_LOGGER, keys.PRESET_LOGGER, keys.RESUME_LOGGER)]
     levels = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, levels, strict=True):

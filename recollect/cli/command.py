@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     warnings.showwarning = _show_warning
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    for name in (keys.KERNEL_LOGGER, keys.PRESET_LOGGER):
+    for name in (keys.KERNEL_LOGGER, keys.PRESET_LOGGER, keys.RESUME_LOGGER):
         logging.getLogger(name).setLevel(logging.INFO)
     if "" not in sys.path:
         # An installed script searches its own folder only; `module:Id` should find modules of the current one too.

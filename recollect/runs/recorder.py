@@ -80,7 +80,7 @@ class Recorder:
                 writer.write({name: value for name, value in row.items() if name not in stale})
         learner.unwritten.clear()
         self._evaluation = learner.last_evaluation
-        self._next_row = learner.num_steps + self._log_every
+        self._next_row = _next_multiple(learner.num_steps, self._log_every)
 
     def save(self, learner: Training, *, with_storage: bool = True) -> Path:
         """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
@@ -91,7 +91,7 @@ class Recorder:
             learner.callback_states(),
             with_storage=with_storage and self._with_storage,
         )
-        self._next_checkpoint = learner.num_steps + self._checkpoint_every
+        self._next_checkpoint = _next_multiple(learner.num_steps, self._checkpoint_every)
         return path
 
     def restore(self, scheme: Scheme) -> Restored:
@@ -99,8 +99,8 @@ class Recorder:
         restored = restore_training(self.folder, scheme)
         for writer in self._files:
             writer.forget_after(scheme.num_steps)
-        self._next_row = scheme.num_steps + self._log_every
-        self._next_checkpoint = scheme.num_steps + self._checkpoint_every
+        self._next_row = _next_multiple(scheme.num_steps, self._log_every)
+        self._next_checkpoint = _next_multiple(scheme.num_steps, self._checkpoint_every)
         return restored
 
     def close(self) -> None:
@@ -111,3 +111,8 @@ class Recorder:
         finally:
             if self._lock is not None:
                 self._lock.release()
+
+
+def _next_multiple(number: int, every: int) -> int:
+    """The next whole multiple: what is written, and when, does not depend on where a run was resumed."""
+    return (number // every + 1) * every

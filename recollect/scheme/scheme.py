@@ -27,6 +27,7 @@ from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponen
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.collector import check_num_workers
+from recollect.scheme.collection.worker.acting import GAP
 from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
@@ -146,6 +147,12 @@ class Scheme(SharedComponents):
     def status(self) -> GradientStatus:
         """How the collection stands, over all workers."""
         return self.gradients.status()
+
+    @property
+    def resume_gap(self) -> str | None:
+        """Why a run that is resumed begins new episodes; None if it continues those that it was saved in."""
+        gap: str | None = self.col_worker.episodes_state()[keys.TRAIN].get(GAP)
+        return gap
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs beside the actor's weights and the storage."""

@@ -34,7 +34,7 @@ from recollect.scheme.collection.worker.step_list import StepList
 from recollect.scheme.gradients.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(keys.RESUME_LOGGER)
 
 
 class CWorker(AgentWorker):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
+from recollect import keys
 from recollect.roles import GradientSource, Info
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
@@ -46,14 +47,27 @@ class UWorker(Worker):
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs of updates, the algorithm's optimisers included."""
-        return {"num_updates": self.num_updates, "algorithm": self.gradients.algo.state()}
+        return {
+            "num_updates": self.num_updates,
+            "recent_updates": [_numbers(info) for info in self.recent_updates],
+            "algorithm": self.gradients.algo.state(),
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
         self.num_updates = int(state["num_updates"])
         self.gradients.algo.load_state(state["algorithm"])
-        self.recent_updates.clear()
+        self.recent_updates = deque(state["recent_updates"], maxlen=NUM_RECENT_UPDATES)
 
     def stop(self) -> None:
         """Stop the workers below."""
         self.gradients.stop()
+
+
+def _numbers(info: Info) -> dict[str, dict[str, float]]:
+    """The numbers that the parts of an update report, without the errors of its batch."""
+    return {
+        part: {name: float(value) for name, value in values.items() if name != keys.ERRORS}
+        for part, values in info.items()
+        if part in (keys.ALGORITHM, keys.STORAGE)
+    }

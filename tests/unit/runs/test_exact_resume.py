@@ -1,5 +1,7 @@
 """A training that is saved anywhere and resumed elsewhere ends in the same bits as one that was never interrupted."""
 
+import csv
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recollect import keys, metrics
 from recollect.api import Agent
+from recollect.callbacks import Callback
+from recollect.learner import Learner
+from recollect.roles import Training
+from tests.schemes import make_scheme
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": [8],
@@ -77,3 +84,72 @@ def test_a_resumed_agent_ends_in_the_same_bits(name: str, tmp_path: Path) -> Non
     assert found.keys() == expected.keys()
     for path, values in expected.items():
         np.testing.assert_array_equal(found[path], values, err_msg=path)
+
+
+# How fast the machine is, and how much memory is set aside, which a storage that was read back needs less of.
+OF_THE_MACHINE = (metrics.ELAPSED_S, metrics.STEPS_PER_S, metrics.UPDATES_PER_S, metrics.STORAGE_BYTES)
+
+
+class CopyOften(Callback):
+    """Copies a run's folder after every update stage, as a process that is killed there would leave it."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def on_step(self, learner: Training) -> None:
+        shutil.copytree(learner.folder.path, self.target / f"{learner.num_steps:05d}")
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    """The rows of metrics, but for what depends on the machine."""
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [{name: value for name, value in row.items() if name not in OF_THE_MACHINE} for row in rows]
+
+
+@pytest.mark.parametrize("algo", ["ddqn", "sac", "ppo"])
+def test_a_run_that_is_killed_anywhere_leaves_what_an_uninterrupted_one_leaves(algo: str, tmp_path: Path) -> None:
+    storage = "gae" if algo == "ppo" else "per"
+    options: dict[str, Any] = {"log_every": 10, "checkpoint_every": 48}
+    schemes = [make_scheme(algo, storage, test_every=6)]
+    learner = Learner(schemes[0], 240, tmp_path / "whole", callbacks=[CopyOften(tmp_path / "killed")], **options)
+    learner.train()
+    expected = dict(leaves("", {"actor": learner.scheme.actor.state_dict(), "state": learner.scheme.state()}))
+    learner.stop()
+    left = sorted((tmp_path / "killed").iterdir())
+    for folder in left[8:-1:7]:
+        resumed = Learner(make_scheme(algo, storage, test_every=6), 240, folder, resume=True, **options)
+        assert 0 < resumed.num_steps <= int(folder.name)
+        resumed.train()
+        found = dict(leaves("", {"actor": resumed.scheme.actor.state_dict(), "state": resumed.scheme.state()}))
+        resumed.stop()
+        assert found.keys() == expected.keys()
+        for path, values in expected.items():
+            np.testing.assert_array_equal(found[path], values, err_msg=path)
+        assert rows_of(folder) == rows_of(tmp_path / "whole")
+
+
+def test_a_run_whose_environments_cannot_be_saved_says_so_at_its_start_and_when_it_is_resumed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", keys.RESUME_LOGGER)
+    options = {"hidden_sizes": [8], "start_steps": 20, "mini_batch_size": 8, "num_test_envs": 1}
+    with Agent("ddqn", "LunarLander-v3", **options) as agent:
+        agent.learn(30, log_dir=tmp_path / "run")
+    reason = "nobody knows the state of gymnasium.envs.box2d.lunar_lander.LunarLander"
+    assert caplog.text.count(
+        f"a resumed run will begin new episodes where this one was in the middle of some: {reason}"
+    )
+    with Agent.load(tmp_path / "run") as agent:
+        assert not agent.scheme.col_worker.continues_episodes
+        agent.learn(30)
+    assert f"new episodes begin, because those of the checkpoint cannot be continued: {reason}" in caplog.text
+
+
+def test_nothing_is_said_where_episodes_can_be_continued(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", keys.RESUME_LOGGER)
+    with make_agent("ddqn uniform") as agent:
+        agent.learn(30, log_dir=tmp_path / "run")
+    with Agent.load(tmp_path / "run") as agent:
+        assert agent.scheme.col_worker.continues_episodes
+    assert "episodes" not in caplog.text
