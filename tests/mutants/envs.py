@@ -13,8 +13,53 @@ FACTORY: Final = (f"{TESTS}/test_factory.py",)
 SPACES: Final = (f"{TESTS}/test_spaces.py",)
 TASKS: Final = (f"{TESTS}/test_tasks.py",)
 MASKS: Final = (f"{TESTS}/test_masks.py",)
+STATE: Final = (f"{TESTS}/test_state.py",)
+RESUME: Final = ("tests/unit/runs/test_exact_resume.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "a saved time limit forgets how far the episode came",
+        f"{ENVS}/state/attributes.py",
+        '("_elapsed_steps",)',
+        "()",
+        STATE,
+    ),
+    Mutant(
+        "a saved env forgets its generator",
+        f"{ENVS}/state/attributes.py",
+        "else (*names, *_GENERATOR)",
+        "else tuple(names)",
+        STATE,
+    ),
+    Mutant(
+        "physics are restored without what envs read before they step",
+        f"{ENVS}/state/simulators.py",
+        "        getattr(data, name)[...] = array\n",
+        "        pass\n",
+        STATE,
+    ),
+    Mutant(
+        "a class that was derived from a known one is taken for it",
+        f"{ENVS}/state/attributes.py",
+        "    names = vars(kind).get(OWN_LIST, _BY_CLASS.get(class_name(layer)))",
+        "    names = getattr(kind, OWN_LIST, next((_BY_CLASS[f'{each.__module__}.{each.__qualname__}'] for each in"
+        " kind.__mro__ if f'{each.__module__}.{each.__qualname__}' in _BY_CLASS), None))",
+        STATE,
+    ),
+    Mutant(
+        "envs that were never reset lose the seeds of their first one",
+        f"{ENVS}/vec_env.py",
+        "            self._seeds = list(state[_SEEDS])",
+        "            pass",
+        RESUME,
+    ),
+    Mutant(
+        "a run that continues its episodes cuts its streams",
+        "scheme/gradients/g_worker.py",
+        "            if not self.col_worker.continues_episodes:\n",
+        "            if True:\n",
+        RESUME,
+    ),
     Mutant(
         "a truncation is reported as a termination",
         f"{ENVS}/autoreset.py",
