@@ -19,7 +19,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all check format bench bench-training mutants clean distclean
+.PHONY: help setup train test test-quick test-all check format bench bench-guard bench-training mutants clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ format: $(STAMP) ## rewrite the source in house format
 
 bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 	$(BENCH_RUN) benchmarks/replay.py $(ARGS)
+
+bench-guard: $(STAMP) ## count what the hot paths do; fails where one does 5 % more than before
+	$(RUN) -m benchmarks.guard $(ARGS)
 
 bench-training: $(BENCH_STAMP) $(JAX_STAMP) ## time whole training loops beside the peers', SBX in a venv of its own
 	$(BENCH_RUN) benchmarks/training.py $(ARGS)
