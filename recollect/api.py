@@ -1,6 +1,5 @@
 """`Agent`: train, evaluate and save an agent in a few lines."""
 
-import shutil
 import warnings
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
@@ -274,8 +273,6 @@ class Agent:
         """
         run = self._folder_for(Path(folder))
         with FolderLock(run.path):
-            if not self.scheme.status().num_stored:
-                shutil.rmtree(run.storage_folder, ignore_errors=True)
             with_storage = with_storage or run.storage_folder.exists()
             return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
 

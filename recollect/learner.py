@@ -5,7 +5,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -191,6 +191,8 @@ class Learner:
             if not self._has_started:
                 self._has_started = True
                 self._callbacks.call("on_start", self)
+                with held_back():
+                    self._recorder.begin(self)
             self._run_stage()
             self._tell_of_episodes()
         if self.num_updates >= self._next_test:
@@ -262,6 +264,8 @@ class Learner:
         found |= _of_gradients(self.scheme.gradients.report())
         found |= _of_evaluation(self.last_evaluation)
         found |= _of_updates(self.scheme.update_worker.recent_updates)
+        if self._recorder.num_failed:
+            found[metrics.FAILED_WRITES] = self._recorder.num_failed
         found |= self.logged
         return {name: value for name, value in found.items() if value is not None and not math.isnan(value)}
 
@@ -302,6 +306,10 @@ class Learner:
         path = self._recorder.save(self)
         self._tell_of_checkpoint(path)
         return path
+
+    def keeps_running(self) -> AbstractContextManager[None]:
+        """Let what cannot be written to the run's folder be a warning and a metric, and not the end of the run."""
+        return self._recorder.tolerating()
 
     def callback_states(self) -> dict[str, Any]:
         """States of the callbacks by name, as checkpoints keep them."""

@@ -27,6 +27,8 @@ STORAGE_SIZE: Final = "storage/transitions"
 STORAGE_CAPACITY: Final = "storage/capacity"
 STORAGE_BYTES: Final = "storage/bytes"
 ENV_FAILURES: Final = "envs/failures"
+# Checkpoints and rows of metrics that could not be written at first, if there were any.
+FAILED_WRITES: Final = "run/failed_writes"
 
 # Prefix of what an algorithm and a storage report of their updates: losses, entropy, temperature.
 ALGORITHM_PREFIX: Final = "algorithm/"

@@ -30,9 +30,14 @@ class KeepBest(Callback):
     def on_evaluation(self, learner: "Learner", evaluation: "Evaluation") -> None:
         if learner.run is None or evaluation.mean <= self.best:
             return
-        self.best = evaluation.mean
-        states = learner.callback_states()
-        save_training(learner.run, learner.scheme, learner.elapsed_s, states, is_best=True)
+        before, self.best = self.best, evaluation.mean
+        saved = False
+        with learner.keeps_running():
+            states = learner.callback_states()
+            save_training(learner.run, learner.scheme, learner.elapsed_s, states, is_best=True)
+            saved = True
+        if not saved:
+            self.best = before
 
     def state(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -65,4 +70,5 @@ class SaveEvery(Callback):
     def on_step(self, learner: "Learner") -> None:
         if learner.num_steps >= self._next:
             self._next = (learner.num_steps // self.num_steps + 1) * self.num_steps
-            learner.save_checkpoint()
+            with learner.keeps_running():
+                learner.save_checkpoint()

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     run = RunDirectory.open(options.run)
     num_done = run.checkpoints.num_steps()
-    config = RunConfig.load(run.config_file, trust=options.trust)
+    config = RunConfig.from_document(run.config, trust=options.trust, source=str(run.config_file))
     steps = config.steps if options.steps is None else options.steps
     # A run that was stopped in its last evaluation has done all its steps, and still has to be evaluated.
     is_over = (run.path / EVALUATION_FILE).exists() and steps <= num_done

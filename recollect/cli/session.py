@@ -14,9 +14,11 @@ import torch
 from recollect.callbacks import Callback, StopAt, named_callbacks
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
+from recollect.disk import read_file, remove_file, write_file
 from recollect.errors import ConfigError, RecollectError, StorageError
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
+from recollect.records import MOST_BYTES, PARSE_ERRORS
 from recollect.runs.directory import RunDirectory
 from recollect.runs.lock import FolderLock
 from recollect.runs.plots import plot_run
@@ -66,7 +68,7 @@ class _SessionOptions:
 
     def write(self, folder: Path) -> None:
         """Keep the options in a run's folder."""
-        (folder / _OPTIONS_FILE).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        write_file(folder / _OPTIONS_FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -75,8 +77,8 @@ class _SessionOptions:
         if not path.is_file():
             return cls()
         try:
-            return cls(**json.loads(path.read_bytes()))
-        except (TypeError, ValueError) as error:
+            return cls(**json.loads(read_file(path, MOST_BYTES)))
+        except PARSE_ERRORS as error:
             raise StorageError(f"{path} cannot be read: {error}; correct the file, or remove it") from error
 
 
@@ -136,9 +138,9 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
             callbacks=[*named_callbacks(config), *kept.callbacks],
             resume=True,
         )
-        config.save(run.config_file)
+        run.change({"steps": config.steps, "threads": config.threads})
         # It belongs to fewer steps; until there is a new one, the run is not complete.
-        (run.path / EVALUATION_FILE).unlink(missing_ok=True)
+        remove_file(run.path / EVALUATION_FILE)
         return _train(learner, config, run.path)
 
 
@@ -196,4 +198,4 @@ def _write_evaluation(evaluation: Evaluation, path: Path) -> None:
         "returns": evaluation.returns,
         "lengths": evaluation.lengths,
     }
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_file(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -12,7 +12,7 @@ from rich.text import Text
 from recollect.cli.study import Tuning, plain
 from recollect.interrupts import hang_ups
 from recollect.options import Search
-from recollect.runs.plots import panels
+from recollect.runs.plots import panels, write_figure
 from recollect.runs.progress import FREE_COLUMNS, number
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def draw_study(study: "Study", tuning: Tuning, path: Path) -> None:
     for axes, path_of_option in zip(slices, weights, strict=False):
         _draw_slice(axes, trials, path_of_option, tuning.space[path_of_option])
     figure.suptitle(f"{tuning.config.algo} on {tuning.config.env}: {len(trials)} trials", fontsize=11)
-    figure.savefig(path, dpi=140)
+    write_figure(figure, path)
 
 
 def _importances(study: "Study") -> dict[str, float]:

@@ -8,9 +8,12 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from recollect.agent.registry import NAME
-from recollect.errors import ConfigError
+from recollect.disk import read_file, write_file
+from recollect.errors import ConfigError, StorageError
 
 Document = dict[str, Any]
+
+_MOST_BYTES: Final = 1 << 20
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -34,7 +37,7 @@ def read_document(path: Path | str) -> Document:
 
 def write_document(document: Document, path: Path | str) -> None:
     """Write a mapping as YAML, in its own order."""
-    Path(path).write_text(dump_document(document), encoding="utf-8")
+    write_file(Path(path), dump_document(document).encode())
 
 
 def dump_document(document: Document) -> str:
@@ -69,7 +72,9 @@ def parse_overrides(texts: Iterable[str]) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path.resolve(), _MOST_BYTES).decode()
+    except StorageError as error:
+        raise ConfigError(str(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not in UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from error
 
@@ -97,7 +102,7 @@ def _read_yaml(text: str, source: str) -> Any:
 
     try:
         return yaml.load(text, _loader())
-    except (yaml.YAMLError, ValueError) as error:  # dates and numbers that are none are a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # dates and numbers that are none are a ValueError
         raise ConfigError(f"{source} is not valid YAML: {_reason(error)}") from error
 
 

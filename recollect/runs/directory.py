@@ -16,9 +16,12 @@ from recollect.config.files import dump_document, read_document
 from recollect.config.layers import give_again
 from recollect.config.parts import SCHEME
 from recollect.config.trust import lost_parts
+from recollect.disk import make_folder, write_file, write_new_file
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.runs.checkpoints import Checkpoints
 
+# Entries of a config that a run may be resumed with other values of.
+CHANGEABLE: Final = ("steps", "threads")
 _PACKAGES: Final = ("torch", "numpy", "numba", "gymnasium", "safetensors", "mujoco", "ale-py", "gymnasium-robotics")
 
 
@@ -43,7 +46,8 @@ class RunDirectory:
         self.storage_folder = self.path / "storage"
         self.curve_file = self.path / "curve.png"
         self.batch_file = self.path / "not-finite-batch.safetensors"
-        self.checkpoints = Checkpoints(self.path / "checkpoints")
+        self.changes_file = self.path / "resumed.yaml"
+        self.checkpoints = Checkpoints(self.path / "checkpoints", replay_folder=self.storage_folder)
         self.best = Checkpoints(self.path / "best", num_kept=1)
 
     @classmethod
@@ -75,17 +79,15 @@ class RunDirectory:
                 stacklevel=2,
             )
         try:
-            run.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
-        try:
+            make_folder(run.path)
             # Of two processes that choose the same folder at the same time, one gets it.
-            with open(run.config_file, "x", encoding="utf-8") as file:
-                file.write(document)
+            write_new_file(run.config_file, document.encode())
+            write_file(run.versions_file, (json.dumps(_versions(), indent=1) + "\n").encode(), syncs_folder=False)
+            write_file(run.command_file, ((command or "") + "\n").encode())
         except FileExistsError:
             raise _holds_a_run(run.path) from None
-        run.versions_file.write_text(json.dumps(_versions(), indent=1) + "\n")
-        run.command_file.write_text((command or "") + "\n")
+        except OSError as error:
+            raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         return run
 
     @classmethod
@@ -94,6 +96,10 @@ class RunDirectory:
         run = cls(path)
         if not run.exists:
             raise ConfigError(f"{run.path} holds no run: it has no {run.config_file.name}")
+        own = (run.config_file, run.changes_file, run.tensorboard_folder, run.storage_folder)
+        for path in (*own, run.checkpoints.folder, run.best.folder):
+            if path.is_symlink():
+                raise ConfigError(f"{path} is a link; a run has all of its files in its own folder")
         return run
 
     @property
@@ -101,16 +107,32 @@ class RunDirectory:
         """Whether the folder holds a run."""
         return self.config_file.is_file()
 
-    def checkpoint(self, *, best: bool = False) -> Path:
-        """The newest checkpoint, or the agent with the best evaluation."""
+    def checkpoint(self, *, best: bool = False, with_replay: bool = False) -> Path:
+        """The newest whole checkpoint, or the agent with the best evaluation; the replay need not be whole."""
         if best and not self.best.paths():
             raise StorageError(f"{self.path} has no best agent: none was evaluated; train with test_every above 0")
-        return (self.best if best else self.checkpoints).newest()
+        return (self.best if best else self.checkpoints).newest(with_replay=with_replay)
 
     @property
     def config(self) -> dict[str, Any]:
-        """The resolved config that the run was started with."""
-        return read_document(self.config_file)
+        """The resolved config that the run was started with, and what was changed when it was resumed."""
+        document = read_document(self.config_file)
+        if self.changes_file.exists():
+            changes = read_document(self.changes_file)
+            if not changes.keys() <= set(CHANGEABLE):
+                raise ConfigError(f"{self.changes_file} can change {' and '.join(CHANGEABLE)}, got {list(changes)}")
+            document |= changes
+        return document
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Note what a resumed run does otherwise; the config that it was started with stays as it is."""
+        known = self.config
+        if all(known.get(entry) == value for entry, value in changes.items()):
+            return
+        try:
+            write_file(self.changes_file, dump_document(dict(changes)).encode())
+        except OSError as error:
+            raise ConfigError(f"{self.changes_file} cannot be written: {error.strerror}; make room for it") from error
 
 
 def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> RunConfig:

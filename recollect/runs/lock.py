@@ -52,7 +52,7 @@ class FolderLock:
 
 def _locked(path: Path, folder: Path) -> int:
     """Lock a file and return its descriptor; closing that, or any other one of the file, releases it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

@@ -1,5 +1,6 @@
 """Plots of learning curves: one run as it went, or several side by side with confidence bands over seeds."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from recollect import metrics
+from recollect.disk import make_folder, write_file
 from recollect.runs.curves import (
     Points,
     bootstrap_band,
@@ -47,7 +49,7 @@ def plot_run(path: Path | str) -> Path:
             low, high = evaluation.values - spread.values, evaluation.values + spread.values
             axes.fill_between(evaluation.steps, low, high, alpha=_SHADE, color=axes.lines[-1].get_color())
     _finish(axes, f"{env_of(run)} · {label_of(run, None)}")
-    figure.savefig(run.curve_file, dpi=_DOTS_PER_INCH)
+    write_figure(figure, run.curve_file)
     return run.curve_file
 
 
@@ -89,10 +91,17 @@ def save_figure(figure: "Figure", out: Path | str) -> list[Path]:
     # What else stands behind a dot is part of the name, as in alpha0.6.
     stem = out.stem if out.suffix in _FORMATS else out.name
     files = [out.with_name(stem + suffix) for suffix in _FORMATS]
-    files[0].parent.mkdir(parents=True, exist_ok=True)
+    make_folder(files[0].parent)
     for file in files:
-        figure.savefig(file, dpi=_DOTS_PER_INCH)
+        write_figure(figure, file)
     return files
+
+
+def write_figure(figure: "Figure", file: Path) -> None:
+    """Write a figure in the format that the file's name says."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=_DOTS_PER_INCH, format=file.suffix[1:])
+    write_file(file, buffer.getbuffer())
 
 
 def panels(count: int) -> tuple["Figure", list["Axes"]]:

@@ -1,12 +1,14 @@
 """Saving and resuming a training: weights, optimisers, counters, generators, parameters and replay."""
 
 import logging
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from recollect.errors import StorageError
-from recollect.runs.checkpoints import read_checkpoint
+from recollect.errors import RecollectError, StorageError
+from recollect.records import PARSE_ERRORS
+from recollect.runs.checkpoints import Commit, Replay, dump_checkpoint, read_checkpoint, read_commit
 from recollect.runs.directory import RunDirectory
 from recollect.scheme.scheme import Scheme
 
@@ -16,6 +18,8 @@ _CALLBACKS: Final = "callbacks"
 _CHANGES: Final = "changed_parameters"
 _OF_ALGORITHM: Final = "algorithm"
 _OF_STORAGE: Final = "storage"
+# A name that no replay has: the storage stays empty, and the workers count what they have lost.
+_NO_REPLAY: Final = "none"
 _LOG = logging.getLogger(__name__)
 
 
@@ -37,38 +41,59 @@ def save_training(
 ) -> Path:
     """Write a checkpoint and return its folder; of the replay, only what is new is written.
 
-    The replay comes first, so that every checkpoint can be resumed from. The best agent is kept without it.
+    The commit record, which comes last, names the replay that belongs to it. The best agent is kept without one.
     """
+    checkpoints, num_steps, replay = run.best if is_best else run.checkpoints, scheme.num_steps, None
     if with_storage and not is_best:
-        scheme.save_storage(run.storage_folder)
+        # No attempt before can have left anything under this name.
+        name = f"{checkpoints.next_name(num_steps)}-{uuid.uuid4().hex[:8]}"
+        scheme.save_storage(run.storage_folder, name)
+        replay = Replay.find(run.storage_folder, name, scheme.status().num_stored)
     state = {
         _SCHEME: scheme.state(),
         _ELAPSED_S: elapsed_s,
         _CHANGES: _changes(scheme),
         _CALLBACKS: dict(callbacks or {}),
     }
-    path = (run.best if is_best else run.checkpoints).write(scheme.actor, state, scheme.num_steps)
+    path = checkpoints.write(dump_checkpoint(scheme.actor, state), num_steps, replay)
     _LOG.info("checkpoint %s", path)
     return path
 
 
 def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -> Restored:
-    """Load the newest checkpoint into a scheme, or the best agent without its replay.
+    """Load the newest whole checkpoint into a scheme, or the best agent without its replay.
 
     The environments begin new episodes. Without a saved replay, learning resumes once the storage has
     `start_steps` new steps. Parameters that were changed while running are changed again.
     """
-    path = run.checkpoint(best=best)
-    state = read_checkpoint(path, scheme.actor)
+    path = run.checkpoint(best=best, with_replay=not best)
+    commit, state = read_commit(path), read_checkpoint(path, scheme.actor)
     try:
         _change_again(scheme, state.get(_CHANGES, {}))
         scheme.load_state(state[_SCHEME])
-        restored = Restored(float(state[_ELAPSED_S]), state.get(_CALLBACKS, {}))
+        restored = Restored(float(state[_ELAPSED_S]), {**state.get(_CALLBACKS, {})})
     except KeyError as error:
         raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
+    except (*PARSE_ERRORS, RuntimeError) as error:
+        if isinstance(error, RecollectError):
+            raise
+        raise StorageError(f"{path} does not fit this run: {error!r}; use the config of the run") from error
     if not best:
-        scheme.load_storage(run.storage_folder)
+        _load_replay(run, scheme, commit)
     return restored
+
+
+def _load_replay(run: RunDirectory, scheme: Scheme, commit: Commit) -> None:
+    """Fill the storage with what belongs to a checkpoint."""
+    if commit.replay is None:
+        scheme.load_storage(run.storage_folder, _NO_REPLAY)
+        return
+    scheme.load_storage(run.storage_folder, commit.replay.name)
+    if commit.replay.num_stored and not scheme.status().num_stored:
+        raise StorageError(
+            f"the {commit.replay.num_stored:,} transitions in {run.storage_folder} were stored by other gradient "
+            "workers than this run has; resume with as many as it had"
+        )
 
 
 def _changes(scheme: Scheme) -> dict[str, dict[str, Any]]:

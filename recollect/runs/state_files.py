@@ -8,43 +8,47 @@ from typing import Any, Final
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 
 from recollect import keys
-from recollect.disk import sync_file, write_synced
+from recollect.disk import read_file, write_file
 from recollect.errors import StorageError
+from recollect.records import MOST_BYTES, PARSE_ERRORS
 
 _TENSOR: Final = "#tensor"
 _ITEMS: Final = "#items"
 
 
-def write_state(folder: Path, name: str, state: object) -> None:
-    """Write a tree of dicts, lists, tensors, arrays and plain values as `name.json` and `name.safetensors`.
+def dump_state(name: str, state: object) -> dict[str, bytes]:
+    """Files of a tree of dicts, lists, tensors, arrays and plain values, `name.json` and `name.safetensors`.
 
     Tuples come back as lists, arrays as tensors, NumPy's numbers as Python's.
     """
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(_encode(state, (), tensors), indent=1)
-    write_tensors(folder / f"{name}.safetensors", tensors)
-    write_synced(folder / f"{name}.json", text.encode())
+    return {f"{name}.safetensors": dump_tensors(tensors), f"{name}.json": text.encode()}
 
 
 def read_state(folder: Path, name: str) -> Any:
-    """Read what `write_state` wrote."""
+    """Read what `dump_state` gave from a folder."""
     try:
-        tree = json.loads((folder / f"{name}.json").read_bytes())
-        return _decode(tree, load_file(folder / f"{name}.safetensors"))
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise StorageError(f"{folder / name}.* cannot be read: {error}") from error
+        tree = json.loads(read_file(folder / f"{name}.json", MOST_BYTES))
+        return _decode(tree, load(read_file(folder / f"{name}.safetensors")))
+    except (OSError, *PARSE_ERRORS, SafetensorError) as error:
+        raise StorageError(f"{folder / name}.* cannot be read: {error!r}") from error
+
+
+def dump_tensors(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """Tensors by name, wherever they live and whatever memory they share, as safetensors."""
+    return save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write tensors by name, wherever they live and whatever memory they share."""
+    """Write tensors by name."""
     try:
-        save_file({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        raise StorageError(f"{path} cannot be written: {error}") from error
-    sync_file(path)
+        write_file(path, dump_tensors(tensors))
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def flatten(batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -1,18 +1,21 @@
 """Where the metrics of a run are written: a CSV file, TensorBoard, Weights & Biases, MLflow, a function."""
 
 import csv
+import io
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from recollect import metrics
+from recollect.disk import append_file, read_file, sync_file, write_file
 from recollect.errors import CallbackError, ConfigError, StorageError
 
 Metrics = Mapping[str, float]
 
+_MOST_BYTES: Final = 1 << 30
 _TRACKING_URI: Final = "MLFLOW_TRACKING_URI"
 
 
@@ -55,7 +58,9 @@ def as_writer(given: MetricWriter | RowFunction) -> MetricWriter:
 
 
 class CSVWriter:
-    """Appends rows to a CSV file, each on disk at once; a new column extends the header.
+    """Appends rows to a CSV file, each at once; a new column extends the header.
+
+    A row that could not be written comes with the next one. What a power cut has left of the last row is dropped.
 
     Parameters
     ----------
@@ -67,32 +72,43 @@ class CSVWriter:
         self.path = path
         rows = read_rows(path)
         self._columns = list(rows[0]) if rows else []
+        self._unwritten: list[Metrics] = []
+        # Whether the file has all columns, and nothing but whole rows.
+        self._is_whole = False
 
     def write(self, row: Metrics) -> None:
         """Append a row."""
+        self._unwritten.append(row)
         new = [name for name in row if name not in self._columns]
-        if new:
-            self._columns += new
-            self._rewrite(read_rows(self.path))
-        with open(self.path, "a", newline="") as file:
-            csv.DictWriter(file, self._columns, restval="").writerow(row)
+        self._columns += new
+        is_whole, self._is_whole = self._is_whole and not new, False
+        if is_whole:
+            append_file(self.path, self._text(self._unwritten))
+        else:
+            write_file(self.path, self._text([*read_rows(self.path), *self._unwritten], with_header=True))
+        self._is_whole, self._unwritten = True, []
 
     def forget_after(self, num_steps: int) -> None:
         """Drop the rows of later steps, which a resumed run writes again."""
         kept = [row for row in read_rows(self.path) if number_in(row, metrics.STEPS, self.path) <= num_steps]
         if self._columns:
-            self._rewrite(kept)
+            write_file(self.path, self._text(kept, with_header=True))
+
+    def sync(self) -> None:
+        """Have the rows so far survive a power cut."""
+        if self.path.exists():
+            sync_file(self.path)
 
     def close(self) -> None:
         """Nothing is left to be written."""
 
-    def _rewrite(self, rows: list[dict[str, str]]) -> None:
-        partial = self.path.with_suffix(".partial")
-        with open(partial, "w", newline="") as file:
-            writer = csv.DictWriter(file, self._columns, restval="")
+    def _text(self, rows: Sequence[Mapping[str, object]], *, with_header: bool = False) -> bytes:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self._columns, restval="")
+        if with_header:
             writer.writeheader()
-            writer.writerows(rows)
-        partial.replace(self.path)
+        writer.writerows(rows)
+        return text.getvalue().encode()
 
 
 class TensorBoardWriter:
@@ -119,10 +135,17 @@ class TensorBoardWriter:
         self._purge_step = num_steps + 1
 
     def write(self, row: Metrics) -> None:
-        """Write a point for each metric."""
-        for name, value in row.items():
-            if name != metrics.STEPS:
-                self._events.add_scalar(name, value, int(row[metrics.STEPS]))
+        """Write a point for each metric; after a failure, into another file."""
+        try:
+            for name, value in row.items():
+                if name != metrics.STEPS:
+                    self._events.add_scalar(name, value, int(row[metrics.STEPS]))
+        except OSError:
+            vars(self).pop("_events", None)
+            raise
+
+    def sync(self) -> None:
+        """Points are drawn from `metrics.csv` too, so that nothing waits for these."""
 
     def close(self) -> None:
         """Write what is left and close the file, if there is one."""
@@ -241,13 +264,15 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file as they stand; none where there is no file."""
-    if not path.is_file():
-        return []
+    """Rows of a CSV file as they stand, apart from one that is not whole; none where there is no file."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    except (csv.Error, UnicodeDecodeError) as error:
+        # A power cut leaves zeros at the end, or a part of a row.
+        content = read_file(path, _MOST_BYTES).partition(b"\0")[0]
+        text = content[: content.rfind(b"\n") + 1].decode()
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except FileNotFoundError:
+        return []
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise _damaged(path, str(error)) from error
     for number, row in enumerate(rows, start=1):
         if None in row:

@@ -170,17 +170,17 @@ class Scheme(SharedComponents):
         self.col_worker.load_episodes(state["episodes"])
         self.actor.generator.set_state(state["generator"])
 
-    def save_storage(self, folder: Path) -> None:
-        """Write what is stored into a folder, each time only what is new.
+    def save_storage(self, folder: Path, name: str = "") -> None:
+        """Write what is stored into a folder under a name, each time only what is new.
 
         Gradient workers elsewhere write theirs from where they are, so that the folder must be on a file
         system that they share.
         """
-        self.gradients.save_storage(folder)
+        self.gradients.save_storage(folder, name)
 
-    def load_storage(self, folder: Path) -> None:
-        """Read what is stored from a folder; where there is nothing, learning waits for `start_steps` new steps."""
-        self.gradients.load_storage(folder)
+    def load_storage(self, folder: Path, name: str = "") -> None:
+        """Read what was stored under a name; where there is nothing, learning waits for `start_steps` new steps."""
+        self.gradients.load_storage(folder, name)
 
     def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
         """Change a parameter of the algorithm on all workers; returns when all have."""

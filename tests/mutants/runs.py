@@ -12,6 +12,8 @@ SAVING: Final = (f"{TESTS}/test_saving.py",)
 STATE_FILES: Final = (f"{TESTS}/test_state_files.py",)
 INTERRUPTS: Final = ("tests/unit/test_interrupts.py",)
 LOCK: Final = (f"{TESTS}/test_lock.py",)
+DISK: Final = ("tests/unit/test_disk.py",)
+FAULTS: Final = (f"{TESTS}/test_faults.py",)
 WRITERS: Final = (f"{TESTS}/test_writers.py",)
 RECORDS: Final = ("tests/unit/test_learner.py::test_a_run_directory_holds_it_all",)
 ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_again_are_dropped",)
@@ -27,23 +29,130 @@ MUTANTS: Final = (
     Mutant(
         "a run goes on from its oldest checkpoint",
         f"{RUNS}/checkpoints.py",
-        "        return paths[-1]\n",
-        "        return paths[0]\n",
+        "for path in reversed(self.paths()):",
+        "for path in self.paths():",
         CHECKPOINTS,
     ),
     Mutant(
         "the newest checkpoints are removed",
         f"{RUNS}/checkpoints.py",
-        "self.paths()[: -self.num_kept]",
-        "self.paths()[self.num_kept :]",
+        "removed = paths[: -max(1, num_kept)]",
+        "removed = paths[max(1, num_kept) :]",
         CHECKPOINTS,
     ),
     Mutant(
-        "a checkpoint appears before it is complete",
+        "the record of a checkpoint is written before its files",
         f"{RUNS}/checkpoints.py",
-        'partial = self.folder / f"{_PARTIAL}{path.name}"',
-        "partial = path",
+        "            seals = {name: write_file(path / name, content, syncs_folder=False)",
+        """            first = {name: seal(content) for name, content in files.items()}
+            write_file(path / COMMIT_FILE, Commit(num_steps=num_steps, written_at=0.0, files=first).dump())
+            seals = {name: write_file(path / name, content, syncs_folder=False)""",
         CHECKPOINTS,
+    ),
+    Mutant(
+        "checksums of a checkpoint are ignored",
+        "disk.py",
+        "    if digest.hexdigest() != expected.sha256:\n",
+        "    if False:\n",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "files are renamed before they are synced",
+        "disk.py",
+        "            _write_all(descriptor, content)\n            os.fsync(descriptor)\n",
+        "            _write_all(descriptor, content)\n",
+        DISK,
+    ),
+    Mutant(
+        "names of files are not synced",
+        "disk.py",
+        "    if syncs_folder:\n        sync_folder(path.parent)\n",
+        "",
+        DISK,
+    ),
+    Mutant(
+        "the files of a checkpoint get no lasting names before its record does",
+        f"{RUNS}/checkpoints.py",
+        "            sync_folder(path)\n",
+        "",
+        CHECKPOINTS,
+    ),
+    Mutant(
+        "links are followed by who reads",
+        "disk.py",
+        "_READING: Final = os.O_RDONLY | os.O_NOFOLLOW",
+        "_READING: Final = os.O_RDONLY",
+        DISK,
+    ),
+    Mutant(
+        "pipes and devices are read",
+        "disk.py",
+        "    if not stat.S_ISREG(os.fstat(descriptor).st_mode):\n",
+        "    if False:\n",
+        DISK,
+    ),
+    Mutant(
+        "files of any size are read",
+        "disk.py",
+        "        if num_bytes > most_bytes:\n",
+        "        if False:\n",
+        DISK,
+    ),
+    Mutant(
+        "the replay of a checkpoint is not looked at",
+        f"{RUNS}/checkpoints.py",
+        "            check_sealed(folder / file, expected)\n            check_snapshot(folder / file)\n",
+        "            check_snapshot(folder / file)\n",
+        FAULTS,
+    ),
+    Mutant(
+        "all checkpoints share one manifest",
+        f"{RUNS}/saving.py",
+        'name = f"{checkpoints.next_name(num_steps)}-{uuid.uuid4().hex[:8]}"',
+        'name = "replay"',
+        FAULTS,
+    ),
+    Mutant(
+        "a full disk ends a run",
+        f"{RUNS}/recorder.py",
+        '            warnings.warn(f"{error}; the run continues, and tries again", RecollectWarning, stacklevel=3)\n',
+        "            raise\n",
+        FAULTS,
+    ),
+    Mutant(
+        "no checkpoint is written as a run begins",
+        f"{RUNS}/recorder.py",
+        "        if self.run is None or self.run.checkpoints.paths():\n",
+        "        if True:\n",
+        FAULTS,
+    ),
+    Mutant(
+        "half a row of metrics is a row",
+        f"{RUNS}/writers.py",
+        'content[: content.rfind(b"\\n") + 1].decode()',
+        "content.decode()",
+        FAULTS,
+    ),
+    Mutant(
+        "rows after a checkpoint are doubled by a resume",
+        f"{RUNS}/recorder.py",
+        "        for writer in self._files:\n            writer.forget_after",
+        "        for writer in self._files[1:]:\n            writer.forget_after",
+        ROWS,
+    ),
+    Mutant(
+        "a new column makes the rows before it unreadable",
+        f"{RUNS}/writers.py",
+        "self._is_whole and not new, False",
+        "bool(self._is_whole), False",
+        WRITERS,
+    ),
+    Mutant(
+        "a resumed run forgets its replay",
+        f"{RUNS}/saving.py",
+        "    scheme.load_storage(run.storage_folder, commit.replay.name)\n    if",
+        "    if",
+        SAVING,
     ),
     Mutant(
         "a checkpoint's actor keeps the weights that it had",
@@ -81,24 +190,10 @@ MUTANTS: Final = (
         STATE_FILES,
     ),
     Mutant(
-        "rows after a checkpoint are doubled by a resume",
-        f"{RUNS}/recorder.py",
-        "        for writer in self._files:\n",
-        "        for writer in self._files[1:]:\n",
-        ROWS,
-    ),
-    Mutant(
         "the row of the checkpoint itself is dropped",
         f"{RUNS}/writers.py",
         "number_in(row, metrics.STEPS, self.path) <= num_steps",
         "number_in(row, metrics.STEPS, self.path) < num_steps",
-        WRITERS,
-    ),
-    Mutant(
-        "a new column makes the rows before it unreadable",
-        f"{RUNS}/writers.py",
-        "            self._rewrite(read_rows(self.path))\n",
-        "",
         WRITERS,
     ),
     Mutant(
@@ -135,13 +230,6 @@ MUTANTS: Final = (
         "        scheme.load_state(state[_SCHEME])\n",
         "        state[_SCHEME]\n",
         ("tests/unit/test_learner.py::test_a_resumed_run_continues_as_if_nothing_had_happened",),
-    ),
-    Mutant(
-        "a resumed run forgets its replay",
-        f"{RUNS}/saving.py",
-        "        scheme.load_storage(run.storage_folder)\n",
-        "        pass\n",
-        SAVING,
     ),
     Mutant(
         "parameters that were changed change back on resume",

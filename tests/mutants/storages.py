@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "a resumed storage has seen no errors",
         "agent/storages/off_policy/per_buffer.py",
-        "self._largest_error[0] = extras.state[_LARGEST]",
+        "self._largest_error[0] = largest\n",
         "self._largest_error[0] = 0.0",
         (f"{TESTS}/off_policy/test_per_buffer.py",),
     ),

@@ -15,6 +15,7 @@ from recollect.agent.storages import ReplayBuffer
 from recollect.errors import ConfigError, EnvError, NotFiniteError, SchemaError, StorageError, WorkerError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
+from recollect.runs.checkpoints import read_commit
 from recollect.runs.writers import read_rows
 from recollect.scheme import Scheme
 from tests.reference import flatten, same_bits
@@ -114,7 +115,9 @@ def test_a_run_directory_holds_it_all(tmp_path: Path) -> None:
     assert run.config == {"seed": 1}
     assert checkpoint == run.checkpoints.newest()
     assert list(run.tensorboard_folder.iterdir())
-    assert (run.storage_folder / "manifest.json").exists()
+    assert {path.name for path in run.storage_folder.glob("manifest-*.json")} == {
+        f"manifest-{read_commit(path).replay.name}.json" for path in run.checkpoints.paths()
+    }
 
 
 def learn_from_stored(scheme: Scheme) -> None:
@@ -199,11 +202,8 @@ def test_without_its_replay_a_run_collects_before_it_learns(tmp_path: Path) -> N
     assert resumed.num_updates == num_updates + 2
 
 
-def test_resuming_needs_a_checkpoint(tmp_path: Path) -> None:
+def test_resuming_needs_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no run"):
-        Learner(make_scheme(), 10, tmp_path, resume=True)
-    RunDirectory.create(tmp_path)
-    with pytest.raises(StorageError, match="no checkpoint"):
         Learner(make_scheme(), 10, tmp_path, resume=True)
     with pytest.raises(ConfigError, match="give log_dir"):
         Learner(make_scheme(), 10, resume=True)
@@ -274,13 +274,14 @@ def test_where_the_present_state_is_not_finite_the_last_good_checkpoint_is_named
     learner = Learner(scheme, 400, tmp_path, checkpoint_every=40)
     while learner.num_steps < 48:
         learner.step()
-    (good,) = learner.run.checkpoints.paths()
+    before = learner.run.checkpoints.paths()
+    good = before[-1]
     parameters = scheme.actor.critics.parameters() if where == "weights" else scheme.algo.multipliers.values()
     with torch.no_grad():
         next(iter(parameters)).fill_(float("nan"))
     with pytest.raises(NotFiniteError, match="could not be saved") as caught:
         train(learner)
-    assert learner.run.checkpoints.paths() == [good]
+    assert learner.run.checkpoints.paths() == before
     assert f"the last good checkpoint is {good}" in str(caught.value)
     assert str(learner.run.batch_file) in str(caught.value)
 
@@ -417,7 +418,7 @@ def test_a_run_whose_workers_fail_is_saved_first(tmp_path: Path) -> None:
     scheme.update_worker.step = fail  # type: ignore[method-assign]
     with pytest.raises(WorkerError, match="ZeroDivisionError") as caught:
         learner.step()
-    (saved,) = learner.run.checkpoints.paths()  # type: ignore[union-attr]
+    saved = learner.run.checkpoints.newest()  # type: ignore[union-attr]
     assert str(saved) in str(caught.value)
     resumed = Learner(make_scheme(), 400, tmp_path, resume=True)
     assert (resumed.num_steps, resumed.num_updates) == (32, 6)

@@ -2,38 +2,43 @@
 
 import os
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from recollect.disk import make_folder, read_file, write_file
 from recollect.errors import ConfigError, SchemaError, StorageError
+
+# What the head of a file takes beside the weights, at most.
+_HEAD_BYTES: Final = 1 << 20
+_HEAD_BYTES_A_TENSOR: Final = 1 << 10
 
 
 def save_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
     """Write all weights, with running means and variances; replaces an existing file once the new one is complete."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(target.name + ".part")
     try:
-        save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, unfinished)
-    except SafetensorError as error:
-        unfinished.unlink(missing_ok=True)
-        raise StorageError(f"{target} cannot be written: {error}") from error
-    os.replace(unfinished, target)
+        make_folder(target.parent)
+        write_file(target, save({name: tensor.contiguous() for name, tensor in module.state_dict().items()}))
+    except OSError as error:
+        raise StorageError(f"{target} cannot be written: {error.strerror}") from error
 
 
 def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
     """Read what `save_weights` wrote into a module of the same shape."""
+    own = module.state_dict()
+    most_bytes = _HEAD_BYTES + sum(tensor.nbytes + _HEAD_BYTES_A_TENSOR for tensor in own.values())
     try:
-        weights = load_file(path)
+        weights = load(read_file(Path(path).resolve(), most_bytes))
     except FileNotFoundError:
         raise ConfigError(f"there is no checkpoint at {path}; give the path of an actor's .safetensors file") from None
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, StorageError) as error:
         raise SchemaError(
             f"{path} is not a readable .safetensors file ({error}); give one that an actor saved"
         ) from None
-    _check_fits(module.state_dict(), weights, path)
+    _check_fits(own, weights, path)
     module.load_state_dict(weights)
 
 

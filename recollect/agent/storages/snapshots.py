@@ -10,6 +10,7 @@ from recollect.agent.storages.experience.persistence.journal import Journal
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.errors import StorageError
+from recollect.records import PARSE_ERRORS
 
 _OWNER: Final = "owner"
 # Who feeds a storage that is filled in its own process.
@@ -28,26 +29,28 @@ class StorageSnapshot:
     def __init__(self, folder: str | PathLike[str]) -> None:
         self._snapshot = Snapshot(folder)
 
-    @property
-    def exists(self) -> bool:
-        """Whether a snapshot is there, damaged or not."""
-        return self._snapshot.exists
+    def exists(self, name: str = "") -> bool:
+        """Whether a snapshot of that name is there, damaged or not."""
+        return self._snapshot.exists(name)
 
-    def save(self, storage: BaseBuffer) -> None:
-        """Write a storage; if that fails, the snapshot before it is still there. An empty one is not written."""
+    def save(self, storage: BaseBuffer, name: str = "") -> None:
+        """Write a storage; if that fails, snapshots before it are still there. An empty one is not written.
+
+        Snapshots of different names stay side by side; one without a name replaces the one before.
+        """
         with storage.store.lock:
             if storage.store.is_built:
-                self._snapshot.write(storage.store, storage.state())
+                self._snapshot.write(storage.store, storage.state(), name)
 
-    def load(self, storage: BaseBuffer) -> None:
+    def load(self, storage: BaseBuffer, name: str = "") -> None:
         """Fill a storage from the snapshot, the newest steps if it has not room for all.
 
         The storage's parameters stay its own: a snapshot may be read with another alpha or n_step.
         """
         with storage.store.lock:
             folder = self._snapshot.folder
-            extras = self._snapshot.read(storage.store, check=partial(_check_kind, storage, folder))
-            storage.load_state(extras)
+            extras = self._snapshot.read(storage.store, check=partial(_check_kind, storage, folder), name=name)
+            _load_extras(storage, extras, folder)
 
 
 class StorageJournal:
@@ -80,7 +83,7 @@ class StorageJournal:
         """Fill a storage with what was noted; returns how its owner stood then."""
         with storage.store.lock:
             extras = self._journal.read(storage.store, partial(_check_kind, storage, self._folder))
-            storage.load_state(extras)
+            _load_extras(storage, extras, self._folder)
         owner: dict[str, Any] = extras.state[_OWNER]
         return owner
 
@@ -135,3 +138,12 @@ def _check_kind(storage: BaseBuffer, folder: str | PathLike[str], extras: Extras
             f"the snapshot in {folder} is of another kind of storage than {type(storage).__name__}: it lacks "
             f"{', '.join(sorted((own.state.keys() - extras.state) | (own.slot_arrays.keys() - extras.slot_arrays)))}"
         )
+
+
+def _load_extras(storage: BaseBuffer, extras: Extras, folder: str | PathLike[str]) -> None:
+    """Give a storage what was written beside its steps; if that is nothing of a storage's, it is empty then."""
+    try:
+        storage.load_state(extras)
+    except PARSE_ERRORS as error:
+        storage.reset()
+        raise StorageError(f"the snapshot in {folder} is damaged: {error!r}") from error

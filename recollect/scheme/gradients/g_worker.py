@@ -77,15 +77,15 @@ class ResumePoint:
         What was learned, see `read_state`.
     collection : dict
         How its collection stood.
-    storage : Path or None
-        Folder that its storage was last written to, if it was.
+    storage : (Path, str) or None
+        Folder that its storage was last written to, if it was, and the snapshot's name there.
     is_restart : bool
         Whether it was restarted, and finds its storage in the journal.
     """
 
     learned: dict[str, Any]
     collection: dict[str, Any]
-    storage: Path | None = None
+    storage: tuple[Path, str] | None = None
     is_restart: bool = False
 
 
@@ -276,19 +276,19 @@ class GWorker(SharedComponents, Worker):
         if resume_point.is_restart and self._journal.exists:
             sources.append(partial(self._journal.load, self.col_worker))
         if resume_point.storage is not None:
-            sources.append(partial(self.load_storage, resume_point.storage))
+            sources.append(partial(self.load_storage, *resume_point.storage))
         if not any(self._recover(fill) for fill in sources) and resume_point.is_restart:
             self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
 
-    def save_storage(self, folder: Path) -> None:
-        """Write the storage into a folder, each time only what is new."""
-        self._snapshot_in(folder).save(as_buffer(self.storage))
+    def save_storage(self, folder: Path, name: str) -> None:
+        """Write the storage into a folder under a name, each time only what is new."""
+        self._snapshot_in(folder).save(as_buffer(self.storage), name)
 
-    def load_storage(self, folder: Path) -> None:
-        """Fill the storage from a folder, if it holds one; else learning waits for `start_steps` new steps."""
+    def load_storage(self, folder: Path, name: str) -> None:
+        """Fill the storage with a snapshot, if there is one; else learning waits for `start_steps` new steps."""
         snapshot = self._snapshot_in(folder)
-        if snapshot.exists:
-            snapshot.load(as_buffer(self.storage))
+        if snapshot.exists(name):
+            snapshot.load(as_buffer(self.storage), name)
             if not self.col_worker.continues_episodes:
                 cut_streams(as_buffer(self.storage))
         else:

@@ -56,7 +56,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         self._published: tuple[int, object] | None = None
         self._num_learners = workers.num_workers
         self._records = {index: WorkerRecord(0, index) for index in workers.indices}
-        self._saved_in: Path | None = None
+        self._saved_in: tuple[Path, str] | None = None
         self._num_journals = 0
         workers.on_loss = self._lose
 
@@ -95,13 +95,13 @@ class RemoteGradientSource(SharedComponents, ABC):
         self._have_all("resume", lambda index: (ResumePoint(learned, shares[index]),))
         self._ask_statuses()
 
-    def save_storage(self, folder: Path) -> None:
+    def save_storage(self, folder: Path, name: str) -> None:
         """Have every worker write its own; what is then known of them is what they have written."""
         self._resume_lost()
-        self._share_folder("save_storage", folder)
+        self._share_folder("save_storage", folder, name)
 
-    def load_storage(self, folder: Path) -> None:
-        self._share_folder("load_storage", folder)
+    def load_storage(self, folder: Path, name: str) -> None:
+        self._share_folder("load_storage", folder, name)
 
     def execute(self, command: Command) -> None:
         if isinstance(command, ReplaceComponent):
@@ -188,7 +188,7 @@ class RemoteGradientSource(SharedComponents, ABC):
 
     def _resume_point(self, index: int) -> ResumePoint:
         """Where a restarted worker resumes from."""
-        saved = None if self._saved_in is None else folder_of(self._saved_in, index)
+        saved = None if self._saved_in is None else (folder_of(self._saved_in[0], index), self._saved_in[1])
         return ResumePoint(read_state(self.algo), self.status_of(index).collection, saved, is_restart=True)
 
     def _know(self, index: int, status: GradientStatus) -> None:
@@ -197,10 +197,10 @@ class RemoteGradientSource(SharedComponents, ABC):
         earlier = [each for epoch, each in known.items() if epoch != status.epoch]
         self._statuses[index] = add_incarnations(status, earlier)
 
-    def _share_folder(self, method: str, folder: Path) -> None:
+    def _share_folder(self, method: str, folder: Path, name: str) -> None:
         """Have every worker write its storage into a folder of its own below this one, or read it."""
-        self._have_all(method, lambda index: (folder_of(folder, index),))
-        self._saved_in = folder
+        self._have_all(method, lambda index: (folder_of(folder, index), name))
+        self._saved_in = folder, name
         self._ask_statuses()
 
     def _ask_statuses(self) -> None:

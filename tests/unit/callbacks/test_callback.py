@@ -61,10 +61,10 @@ def test_each_event_comes_in_its_place(tmp_path: Path) -> None:
         "step 16",
         "evaluation at 24",
         "step 24",
-        "checkpoint 000000-step-24",
+        "checkpoint 000001-step-24",
         "evaluation at 32",
         "step 32",
-        "checkpoint 000001-step-32",
+        "checkpoint 000002-step-32",
         "end at 32",
     ]
 
@@ -160,7 +160,7 @@ def test_a_state_that_no_file_can_hold_names_its_place(tmp_path: Path) -> None:
             return {"odd": {1, 2}}
 
     learner = Learner(make_scheme(), 80, tmp_path, callbacks=[Odd()])
-    with pytest.raises(StorageError, match="cannot hold set at 'content/callbacks/Odd/odd'"):
+    with pytest.raises(StorageError, match="cannot hold set at 'callbacks/Odd/odd'"):
         learner.save_checkpoint()
 
 

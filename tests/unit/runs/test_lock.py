@@ -86,7 +86,9 @@ def test_a_learner_holds_its_folder_until_it_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_learner_that_cannot_resume_lets_the_folder_go(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path)
+    learner = Learner(make_scheme(), 40, tmp_path)
+    (learner.save_checkpoint() / "actor.safetensors").unlink()
+    learner.stop()
     with pytest.raises(RuntimeError, match="no checkpoint"):
         Learner(make_scheme(), 40, tmp_path, resume=True)
     assert takes(tmp_path)

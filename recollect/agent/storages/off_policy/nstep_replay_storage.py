@@ -306,7 +306,7 @@ class NStepReplayStorage:
 
     def _load(self) -> bool:
         """Resume from the snapshot, if there is one."""
-        if self._snapshot is None or not self._snapshot.exists:
+        if self._snapshot is None or not self._snapshot.exists():
             return False
         state = self._snapshot.read(self._store).state
         try:

@@ -126,8 +126,12 @@ class PERBuffer(NStepReplayBuffer):
 
     def load_state(self, extras: Extras) -> None:
         super().load_state(extras)
-        self._largest_error[0] = extras.state[_LARGEST]
-        self.tree.errors[:] = extras.slot_arrays[_ERRORS]
+        largest, errors = float(extras.state[_LARGEST]), extras.slot_arrays[_ERRORS]
+        are_good = errors.dtype == self.tree.errors.dtype and (np.isfinite(errors) & (errors >= 0)).all()
+        if not are_good or not 0 <= largest <= float(np.finfo(np.float32).max):
+            raise wrong_error()
+        self._largest_error[0] = largest
+        self.tree.errors[:] = errors
         self.tree.rescale(self.alpha, self.epsilon)
 
     def _has_priorities(self) -> bool:

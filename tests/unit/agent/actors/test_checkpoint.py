@@ -1,13 +1,13 @@
+import errno
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
-from recollect.agent.actors import checkpoint
 from recollect.agent.actors.checkpoint import load_weights, save_weights
 from recollect.errors import ConfigError, SchemaError, StorageError
+from tests.faulty_disk import FailingOS, on_disk
 
 
 def test_weights_and_buffers_come_back_bit_for_bit(tmp_path: Path) -> None:
@@ -60,12 +60,8 @@ def test_what_cannot_be_written_leaves_the_file_that_was_there(tmp_path: Path, m
     save_weights(nn.Linear(3, 2), path)
     before = path.read_bytes()
 
-    def fail(weights: object, unfinished: Path) -> None:
-        unfinished.write_bytes(b"part")
-        raise SafetensorError("I/O error: No space left on device")
-
-    monkeypatch.setattr(checkpoint, "save_file", fail)
-    with pytest.raises(StorageError, match=r"actor\.safetensors cannot be written: I/O error: No space left"):
+    on_disk(FailingOS(2, OSError(errno.ENOSPC, "No space left on device"), tears=True), monkeypatch)
+    with pytest.raises(StorageError, match=r"actor\.safetensors cannot be written: No space left"):
         save_weights(nn.Linear(3, 2), path)
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == before

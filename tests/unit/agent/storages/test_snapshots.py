@@ -143,11 +143,11 @@ def test_eta_goes_on_from_the_value_of_the_storage_that_reads(num_returns: int, 
 
 def test_what_is_written_again_refers_to_what_is_there(tmp_path: Path) -> None:
     storage, snapshot = build("per", size=300_000), StorageSnapshot(tmp_path)
-    assert not snapshot.exists
+    assert not snapshot.exists()
     fill([storage], 0, 5)
     storage.insert_data_slice(make_done(make_slice(200_000, num_envs=NUM_ENVS, first=5)))
     snapshot.save(storage)
-    assert snapshot.exists
+    assert snapshot.exists()
     before = {path.name for path in tmp_path.iterdir()}
     fill([storage], 200_005, 5)
     snapshot.save(storage)
@@ -164,7 +164,7 @@ def make_done(steps: dict[str, Any]) -> dict[str, Any]:
 
 def test_an_empty_storage_is_not_written(tmp_path: Path) -> None:
     save_storage(build("per"), tmp_path / "storage")
-    assert not StorageSnapshot(tmp_path / "storage").exists
+    assert not StorageSnapshot(tmp_path / "storage").exists()
     with pytest.raises(StorageError, match="no snapshot"):
         load_storage(build("per"), tmp_path / "storage")
 

@@ -100,7 +100,7 @@ def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path
     update = UWorker(0, gradients)
     for _ in range(2):
         update.step()
-    gradients.save_storage(tmp_path)
+    gradients.save_storage(tmp_path, "saved")
     gradients.workers.dying.add(1)
     update.step()
     lost = gradients.workers.workers[1]
@@ -129,7 +129,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     update = UWorker(0, gradients)
     update.step()
     if is_saved:
-        gradients.save_storage(tmp_path / "saved")
+        gradients.save_storage(tmp_path / "saved", "saved")
     update.step()
     gradients.workers.dying.add(1)
     update.step()
@@ -179,7 +179,7 @@ def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -
     update = UWorker(0, gradients)
     for _ in range(2):
         update.step()
-    gradients.save_storage(tmp_path)
+    gradients.save_storage(tmp_path, "saved")
     gradients.execute(ReplaceComponent("storage", make_storage))
     gradients.workers.dying.add(1)
     for _ in range(2):
@@ -272,11 +272,11 @@ def test_a_state_is_gone_on_from_with_as_many_workers_or_others(tmp_path: Path) 
     update = UWorker(0, gradients)
     for _ in range(3):
         update.step()
-    gradients.save_storage(tmp_path)
+    gradients.save_storage(tmp_path, "saved")
     same, fewer = make_gradients(SyncGradientSource), make_gradients(SyncGradientSource, 1)
     for other in (same, fewer):
         other.load_state(gradients.state())
-        other.load_storage(tmp_path)
+        other.load_storage(tmp_path, "saved")
         assert other.num_steps == gradients.num_steps
         assert other.status().episodes.num_episodes == gradients.status().episodes.num_episodes
     assert same.status().num_stored == gradients.status().num_stored == 48

@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from recollect.agent.storages.experience.persistence.manifest import dump_store, load_store
+from recollect.agent.storages.experience.persistence.manifest import HEADS, Manifest, dump_store, load_standing
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot, below, standing
 from recollect.agent.storages.experience.persistence.snapshot_content import (
     Content,
@@ -33,7 +33,9 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.disk import append_file, read_file, remove_file
 from recollect.errors import StorageError
+from recollect.records import PARSE_ERRORS
 
 # Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
 _MOST_BYTES: Final = 1 << 23
@@ -89,7 +91,7 @@ class Journal:
     @property
     def exists(self) -> bool:
         """Whether something was written, damaged or not."""
-        return self._snapshot.exists
+        return self._snapshot.exists()
 
     def note(self, store: ExperienceStore, extras: Extras) -> None:
         """Write what is new in a store since the last time; at first, and after a new layout, all of it.
@@ -110,23 +112,22 @@ class Journal:
             noted.heads, noted.are_broken = _standing_of(store.ring)
             noted.num_bytes += len(entry)
         try:
-            with open(self._path, "ab") as file:
-                file.write(_HEAD.pack(len(entry), zlib.crc32(entry)) + entry)
+            append_file(self._path, _HEAD.pack(len(entry), zlib.crc32(entry)) + entry)
         except OSError as error:
             self._noted = None
             raise StorageError(f"cannot write to {self._path}: {error}") from error
 
     def read(self, store: ExperienceStore, check: Callable[[Extras], None] | None = None) -> Extras:
         """Fill a store with what was written, the newest steps if it has not room for all; see `Snapshot.read`."""
-        additions = list(_read_entries(self._path, self._snapshot.token))
+        additions = list(_read_entries(self._path, self._snapshot.manifest()))
         return self._snapshot.read(store, additions, check)
 
     def _begin(self, store: ExperienceStore, extras: Extras) -> None:
         """Write a snapshot. Entries of the one before may stay behind: they have not its token."""
         self._noted = None
         self._snapshot.write(store, extras)
-        self._path.unlink(missing_ok=True)
-        self._token = self._snapshot.token
+        remove_file(self._path)
+        self._token = self._snapshot.manifest().token
         ring = store.ring
         self._noted = _Noted(ref(ring), *_standing_of(ring), store.starts.table.copy())
 
@@ -156,9 +157,9 @@ def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) ->
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def _read_entries(path: Path, token: str) -> Iterator[Content]:
-    """Entries that continue the snapshot with `token`; what the end of the process cut off is left out."""
-    data = path.read_bytes() if path.exists() else b""
+def _read_entries(path: Path, base: Manifest) -> Iterator[Content]:
+    """Entries that continue the snapshot `base`; what the end of the process cut off is left out."""
+    data = read_file(path) if path.exists() else b""
     position = 0
     while position + _HEAD.size <= len(data):
         length, checksum = _HEAD.unpack_from(data, position)
@@ -168,18 +169,20 @@ def _read_entries(path: Path, token: str) -> Iterator[Content]:
         if len(entry) < length or zlib.crc32(entry) != checksum:
             return
         try:
-            content = _parse(load(entry), token)
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            content = _parse(load(entry), base)
+        except (*PARSE_ERRORS, SafetensorError) as error:
             raise StorageError(f"{path} is damaged: {error}") from error
         if content is not None:
             yield content
 
 
-def _parse(arrays: Mapping[str, np.ndarray], token: str) -> Content | None:
+def _parse(arrays: Mapping[str, np.ndarray], base: Manifest) -> Content | None:
     about: dict[str, Any] = json.loads(arrays[_ABOUT].tobytes())
-    if about.pop("token") != token:
+    if about["token"] != base.token:
         return None
     parts = [Part(int(group), _NO_END, partial(np.asarray, data)) for group, data in below(arrays, _PIECES).items()]
     slots = SlotValues(arrays[_BEGINS], arrays[_ENDS], below(arrays, _SLOTS))
-    changes = {**about, "store": load_store(about["store"])}
+    changes = load_standing(about, base.num_envs)
+    if len(changes["cursors"][HEADS]) != base.num_lanes:
+        raise ValueError("its lanes are not those of the snapshot")
     return Content(parts, slots, below(arrays, _SEQUENCES), changes)

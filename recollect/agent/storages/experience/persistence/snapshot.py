@@ -2,8 +2,8 @@
 
 Steps lie in chunks that never change once later steps exist, so that a snapshot writes what is new
 since the one before and refers to the rest. Files are never written over: the manifest, which names
-them, is replaced in one move once they are all on disk. Whatever happens in between, the folder holds
-either the old snapshot or the new one.
+them, gets its name in one move once they are all on disk. A folder may hold several snapshots, which
+share chunks, each under the name that it was given; without a name, a new one replaces the old.
 """
 
 import os
@@ -16,8 +16,10 @@ from typing import Any, Final
 from weakref import ref
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from recollect.agent.storages.experience.persistence.manifest import Chunk, Manifest, load_manifest
+from recollect.agent.storages.experience.persistence.manifest import FIRSTS, HEADS, Chunk, Manifest, read_manifest
 from recollect.agent.storages.experience.persistence.snapshot_content import (
     Content,
     Extras,
@@ -28,22 +30,22 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
     put_steps,
 )
 from recollect.agent.storages.experience.persistence.snapshot_files import (
-    MANIFEST,
     SnapshotWriter,
-    read_array,
+    manifest_file,
     remove_unused,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.disk import has_seal, make_folder, read_sealed
 from recollect.errors import RecollectError, StorageError
+from recollect.records import PARSE_ERRORS
 
 # A chunk that is still growing is written again each time: small enough for that, large enough to be few.
 _CHUNK_BYTES: Final = 1 << 23
-_SEQUENCES: Final = "sequences-"
-_SLOTS: Final = "slots-"
-_HEADS: Final = "heads"
-_FIRSTS: Final = "firsts"
+_SEQUENCES: Final = "sequences/"
+_SLOTS: Final = "slots/"
+_ARRAYS: Final = "arrays.safetensors"
 
 
 class Snapshot:
@@ -60,18 +62,16 @@ class Snapshot:
         self._last: Manifest | None = None
         self._ring: ref[LaneRing] | None = None
 
-    @property
-    def exists(self) -> bool:
-        """Whether a snapshot is there, damaged or not."""
-        return (self.folder / MANIFEST).exists()
+    def exists(self, name: str = "") -> bool:
+        """Whether a snapshot of that name is there, damaged or not."""
+        return manifest_file(self.folder, name).exists()
 
-    @property
-    def token(self) -> str:
-        """What tells the snapshot that is there from any other."""
-        return self._load_manifest().token
+    def manifest(self, name: str = "") -> Manifest:
+        """What the snapshot of a name says of itself."""
+        return read_manifest(manifest_file(self.folder, name))
 
-    def write(self, store: ExperienceStore, extras: Extras | None = None) -> None:
-        """Write a store; if that fails, the snapshot before it is still there.
+    def write(self, store: ExperienceStore, extras: Extras | None = None, name: str = "") -> None:
+        """Write a store; if that fails, the snapshots before it are still there.
 
         Parameters
         ----------
@@ -79,28 +79,31 @@ class Snapshot:
             What to write; at least its schema must be known.
         extras : Extras, optional
             What to write with it.
+        name : str
+            What to call the snapshot.
         """
         extras = extras or Extras()
-        before = self._found()
-        writer = SnapshotWriter(self.folder, 0 if before is None else before.serial + 1)
+        self._check_folder(name)
+        writer = SnapshotWriter(self.folder, uuid.uuid4().hex)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             with store.lock:
-                manifest = self._write_files(store, extras, before, writer)
-            writer.replace_manifest(manifest.dump())
+                manifest = self._write_files(store, extras, writer)
+            writer.commit(name, manifest.dump())
         except (OSError, RecollectError) as error:
             writer.undo()
             if isinstance(error, OSError):
                 raise StorageError(f"cannot write a snapshot to {self.folder}: {error}") from error
             raise
         self._last, self._ring = manifest, ref(store.ring)
-        remove_unused(self.folder, manifest.checksums)
+        remove_unused(self.folder)
 
     def read(
         self,
         store: ExperienceStore,
         additions: Sequence[Content] = (),
         check: Callable[[Extras], None] | None = None,
+        name: str = "",
     ) -> Extras:
         """Fill a store with the steps of the snapshot, the newest ones if it has not room for all.
 
@@ -114,12 +117,14 @@ class Snapshot:
             What has come since, oldest first.
         check : callable, optional
             Told what was written with the steps, before the store changes; may refuse it with an error.
+        name : str
+            Which snapshot.
         """
-        base = self._load_manifest()
+        base = self.manifest(name)
         manifest = replace(base, **additions[-1].changes) if additions else base
         with store.lock:
             self._check_shape(store, manifest)
-            ring = store.empty_ring(manifest.schema, len(manifest.cursors[_HEADS]) // manifest.num_envs)
+            ring = store.empty_ring(manifest.schema, manifest.num_lanes // manifest.num_envs)
             try:
                 contents = [_read_content(base, self.folder), *additions]
                 _fill(ring, manifest, contents)
@@ -127,7 +132,7 @@ class Snapshot:
                 if check is not None:
                     check(extras)
                 store.adopt(ring, manifest.store, [content.sequences for content in contents])
-            except (KeyError, IndexError, ValueError) as error:
+            except (*PARSE_ERRORS, SafetensorError, OSError, MemoryError) as error:
                 ring.allocator.forget(ring.generation)
                 raise StorageError(f"the snapshot in {self.folder} is damaged: {error}") from error
             except RecollectError:
@@ -136,34 +141,28 @@ class Snapshot:
         self._last, self._ring = base, ref(ring)
         return extras
 
-    def _write_files(
-        self, store: ExperienceStore, extras: Extras, before: Manifest | None, writer: SnapshotWriter
-    ) -> Manifest:
+    def _write_files(self, store: ExperienceStore, extras: Extras, writer: SnapshotWriter) -> Manifest:
         ring = store.ring
-        arrays = {}
-        for name, array in store.starts.state(ring).items():
-            arrays[_SEQUENCES + name] = writer.save(_SEQUENCES + name, array)
-        for name, values in cut_slots(ring, extras.slot_arrays, ring.firsts).values.items():
-            arrays[_SLOTS + name] = writer.save(f"{_SLOTS}{len(arrays)}", values)
-        chunks = list(self._write_chunks(ring, store.num_envs, before, writer))
+        arrays = {_SEQUENCES + name: array for name, array in store.starts.state(ring).items()}
+        slots = cut_slots(ring, extras.slot_arrays, ring.firsts)
+        arrays |= {_SLOTS + name: values for name, values in slots.values.items()}
+        file = writer.save(_ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+        chunks = list(self._write_chunks(ring, store.num_envs, writer))
         return Manifest(
-            serial=writer.serial,
-            token=uuid.uuid4().hex,
+            token=writer.token,
             num_envs=store.num_envs,
             sequence=store.sequence,
             schema=ring.schema,
             chunks=chunks,
-            arrays=arrays,
-            checksums=writer.checksums,
+            arrays=file,
+            seals=writer.seals,
             **standing(store, extras.state),
         )
 
-    def _write_chunks(
-        self, ring: LaneRing, num_envs: int, before: Manifest | None, writer: SnapshotWriter
-    ) -> Iterator[Chunk]:
+    def _write_chunks(self, ring: LaneRing, num_envs: int, writer: SnapshotWriter) -> Iterator[Chunk]:
         """Write the steps in memory, apart from chunks that are there already."""
-        finals = {}
-        if before is not None and self._is_of(ring, before):
+        before, finals = self._last, {}
+        if before is not None and self._ring is not None and self._ring() is ring:
             finals = {(chunk.group, chunk.end): chunk for chunk in before.chunks if chunk.is_final}
         num_steps = max(1, _CHUNK_BYTES // (ring.schema.slot_bytes * num_envs))
         for lane in range(0, ring.num_lanes, num_envs):
@@ -171,19 +170,14 @@ class Snapshot:
             for begin in range(int(lows.min()) // num_steps * num_steps, int(heads.max()), num_steps):
                 group, end = lane // num_envs, begin + num_steps
                 known = finals.get((group, end))
-                if known is not None:
-                    assert before is not None
-                    writer.checksums[known.file] = before.checksums[known.file]
+                # It is gone if the snapshot was removed that it was written for.
+                if known is not None and before and has_seal(self.folder / known.file, before.seals[known.file]):
+                    writer.seals[known.file] = before.seals[known.file]
                     yield known
                     continue
                 ends = np.clip(end, lows, heads)
                 piece = RingPiece.cut_from(ring, lane, np.clip(begin, lows, ends), ends)
-                yield Chunk(group, end, end < int(heads.min()), writer.save(f"{group}-{begin}", piece.data))
-
-    def _is_of(self, ring: LaneRing, manifest: Manifest) -> bool:
-        """Whether the snapshot that is there was written from, or read into, the same ring."""
-        is_own = self._last is not None and self._last.token == manifest.token
-        return is_own and self._ring is not None and self._ring() is ring
+                yield Chunk(group, end, end < int(heads.min()), writer.save(f"{group}-{begin}.piece", piece.data.data))
 
     def _check_shape(self, store: ExperienceStore, manifest: Manifest) -> None:
         if (manifest.num_envs, manifest.sequence) != (store.num_envs, store.sequence):
@@ -192,20 +186,12 @@ class Snapshot:
                 f"{manifest.sequence}, this storage {store.num_envs} and {store.sequence}; name another folder"
             )
 
-    def _found(self) -> Manifest | None:
-        """The manifest of the snapshot that is there, if any; a folder of something else is refused."""
-        if self.exists:
-            return self._load_manifest()
+    def _check_folder(self, name: str) -> None:
+        """Refuse a folder of something else."""
+        if self.exists(name):
+            self.manifest(name)
         if self.folder.exists() and not self.folder.is_dir():
             raise StorageError(f"{self.folder} is a file; a snapshot needs a folder")
-        return None
-
-    def _load_manifest(self) -> Manifest:
-        path = self.folder / MANIFEST
-        try:
-            return load_manifest(path.read_bytes(), str(path))
-        except OSError as error:
-            raise StorageError(f"no snapshot can be read from {self.folder}: {error}") from error
 
 
 def standing(store: ExperienceStore, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +199,7 @@ def standing(store: ExperienceStore, state: Mapping[str, Any]) -> dict[str, Any]
     ring = store.ring
     return {
         "store": store.state(),
-        "cursors": {_HEADS: ring.heads.tolist(), _FIRSTS: ring.firsts.tolist()},
+        "cursors": {HEADS: ring.heads.tolist(), FIRSTS: ring.firsts.tolist()},
         "num_cuts": ring.num_cuts,
         "num_ends": ring.num_ends,
         "state": dict(state),
@@ -222,7 +208,7 @@ def standing(store: ExperienceStore, state: Mapping[str, Any]) -> dict[str, Any]
 
 def _fill(ring: LaneRing, manifest: Manifest, contents: Sequence[Content]) -> None:
     """Put the newest steps into an empty ring, as many as fit."""
-    heads, firsts = (np.array(manifest.cursors[name], np.int64) for name in (_HEADS, _FIRSTS))
+    heads, firsts = (np.array(manifest.cursors[name], np.int64) for name in (HEADS, FIRSTS))
     firsts = np.maximum(firsts, heads - ring.capacity)
     # The oldest stack is made of frames of the steps before it.
     put_steps(ring, manifest.num_envs, np.minimum(heads, firsts - (ring.schema.depth - 1)), contents)
@@ -237,10 +223,16 @@ def _fill(ring: LaneRing, manifest: Manifest, contents: Sequence[Content]) -> No
 
 def _read_content(manifest: Manifest, folder: Path) -> Content:
     """The steps of a snapshot, read chunk by chunk, and what is kept beside them."""
-    read = partial(read_array, folder, manifest.checksums)
-    arrays = {name: read(file) for name, file in manifest.arrays.items()}
-    firsts, heads = (np.array(manifest.cursors[name], np.int64) for name in (_FIRSTS, _HEADS))
-    parts = [Part(chunk.group, chunk.end, partial(read, chunk.file)) for chunk in manifest.chunks]
+
+    def read(file: str) -> bytes:
+        return read_sealed(folder / file, manifest.seals[file])
+
+    def read_piece(file: str) -> np.ndarray:
+        return np.frombuffer(read(file), np.uint8)
+
+    arrays = load(read(manifest.arrays))
+    firsts, heads = (np.array(manifest.cursors[name], np.int64) for name in (FIRSTS, HEADS))
+    parts = [Part(chunk.group, chunk.end, partial(read_piece, chunk.file)) for chunk in manifest.chunks]
     return Content(parts, SlotValues(firsts, heads, below(arrays, _SLOTS)), below(arrays, _SEQUENCES))
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.persistence.manifest import MOST_STEPS
 from recollect.agent.storages.experience.store.lane_ring import LaneRing, ids_of
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.sources import join
@@ -22,8 +23,7 @@ class Extras:
     state : dict
         Anything that JSON can hold.
     slot_arrays : dict
-        Arrays with one entry for each slot of the ring, `[num_lanes * num_slots, ...]`, by name: raw
-        errors, for one.
+        Arrays with one number for each slot of the ring, `[num_lanes * num_slots]`, by name: raw errors, for one.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -83,13 +83,16 @@ def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarr
     """Put values together into arrays with an entry for each slot of `ring`, by name; later ones count."""
     arrays: dict[str, np.ndarray] = {}
     for begins, ends, values_by_name in (content.slots for content in contents):
+        if not begins.shape == ends.shape == ring.heads.shape or not {begins.dtype, ends.dtype} == {np.dtype(np.int64)}:
+            raise StorageError("what is kept beside the steps is not that of their lanes")
+        if (begins < 0).any() or (begins > ends).any() or (ends > MOST_STEPS).any():
+            raise StorageError("what is kept beside the steps is of steps that cannot be")
         for name, values in values_by_name.items():
-            if len(values) != (ends - begins).sum() or (begins > ends).any():
-                raise StorageError(f"{len(values)} {name} do not fit to the steps")
+            if values.shape != ((ends - begins).sum(),):
+                raise StorageError(f"{name} of the shape {values.shape} do not fit to the steps")
             ids = ids_of(begins, ends)
             is_kept = (ids & layout.ID_MASK) >= ring.firsts[ids >> layout.ID_SHIFT]
-            shape = (ring.num_lanes * ring.num_slots, *values.shape[1:])
-            target = arrays.setdefault(name, np.zeros(shape, values.dtype))
+            target = arrays.setdefault(name, np.zeros(ring.num_lanes * ring.num_slots, values.dtype))
             target[ring.slots(ids[is_kept])] = values[is_kept]
     return arrays
 
@@ -97,6 +100,8 @@ def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarr
 def put_steps(ring: LaneRing, num_envs: int, lowest: np.ndarray, contents: Iterable[Content]) -> None:
     """Put the steps from `lowest` [num_lanes] on into an empty ring; those that it has already are left out."""
     for part in (part for content in contents for part in content.parts):
+        if not 0 <= part.group < ring.num_lanes // num_envs:
+            raise StorageError(f"there are steps of source {part.group}, and lanes of {ring.num_lanes // num_envs}")
         lanes = np.arange(part.group * num_envs, (part.group + 1) * num_envs)
         if part.end <= lowest[lanes].min():
             continue

@@ -1,78 +1,90 @@
-"""The files of a snapshot: arrays on disk, each with a checksum, and one move that makes them count."""
+"""The files of a folder of snapshots: pieces and arrays with seals, and manifests that make them count."""
 
 import contextlib
-import hashlib
-import io
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from recollect.disk import sync_folder, write_synced
+from recollect.agent.storages.experience.persistence.manifest import OWN_FILES, Manifest, read_manifest
+from recollect.disk import Content, Seal, check_sealed, remove_file, sync_folder, write_file
 from recollect.errors import StorageError
 
-MANIFEST: Final = "manifest.json"
-PARTIAL: Final = "manifest.json.partial"
-_OWN_FILES: Final = re.compile(r"\d+-[a-z0-9-]+\.npy")
+_MANIFESTS: Final = re.compile(r"manifest(-[A-Za-z0-9-]+)?\.json")
 
 
 class SnapshotWriter:
-    """Writes the files of one snapshot under names that no other snapshot here has."""
+    """Writes the files of one snapshot under names that no other snapshot has."""
 
-    def __init__(self, folder: Path, serial: int) -> None:
-        self.serial = serial
-        self.checksums: dict[str, str] = {}
+    def __init__(self, folder: Path, token: str) -> None:
+        self.token = token
+        self.seals: dict[str, Seal] = {}
         self._folder = folder
         self._written: list[Path] = []
 
-    def save(self, name: str, array: np.ndarray) -> str:
-        """Write an array and return the name of its file."""
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        file = f"{self.serial:06d}-{name}.npy"
-        path = self._folder / file
-        self._written.append(path)
-        write_synced(path, buffer.getbuffer())
-        self.checksums[file] = hashlib.sha256(buffer.getbuffer()).hexdigest()
+    def save(self, name: str, content: Content) -> str:
+        """Write a file and return its name."""
+        file = f"{self.token}-{name}"
+        self._written.append(self._folder / file)
+        self.seals[file] = write_file(self._folder / file, content, syncs_folder=False)
         return file
 
-    def replace_manifest(self, content: bytes) -> None:
-        """Make the files written so far the snapshot."""
-        partial = self._folder / PARTIAL
-        self._written.append(partial)
-        write_synced(partial, content)
+    def commit(self, name: str, content: bytes) -> None:
+        """Make the files written so far the snapshot of a name."""
         sync_folder(self._folder)
-        os.replace(partial, self._folder / MANIFEST)
+        # Even if the last step of what follows fails, the manifest may be there, and needs its files.
         self._written.clear()
-        sync_folder(self._folder)
+        write_file(manifest_file(self._folder, name), content)
 
     def undo(self) -> None:
         """Remove what was written in vain."""
         for path in self._written:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                remove_file(path)
 
 
-def read_array(folder: Path, checksums: Mapping[str, str], file: str) -> np.ndarray:
-    """Read a file of the snapshot in `folder` and check it."""
-    path = folder / file
+def manifest_file(folder: Path, name: str) -> Path:
+    """Where the manifest of a snapshot lies; the one without a name is alone in its folder."""
+    return folder / (f"manifest-{name}.json" if name else "manifest.json")
+
+
+def find_manifests(folder: Path, name: str) -> list[Path]:
+    """Manifests of a name in a folder and in those of workers below it, whole or not."""
+    file = manifest_file(folder, name).name
+    return sorted(path for path in (folder / file, *folder.glob(f"*/{file}")) if path.is_file())
+
+
+def check_snapshot(path: Path) -> Manifest:
+    """Read a manifest, and check every file that it names."""
+    manifest = read_manifest(path)
+    for file, seal in manifest.seals.items():
+        check_sealed(path.parent / file, seal)
+    return manifest
+
+
+def remove_snapshots(folder: Path, kept: Collection[str]) -> None:
+    """Remove all named snapshots from a folder, and from those of workers below it, apart from those to be kept."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
+        files = {manifest_file(place, name).name for name in kept}
+        for path in list(place.iterdir()):
+            if _MANIFESTS.fullmatch(path.name) and path.name not in files:
+                remove_file(path)
+        remove_unused(place)
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the files that no manifest of a folder names: of snapshots that are gone, or were interrupted."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"the snapshot in {folder} lacks {file}: {error}") from error
-    if hashlib.sha256(content).hexdigest() != checksums[file]:
-        raise StorageError(f"{path} is damaged: its checksum does not fit")
-    array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
-    return array
-
-
-def remove_unused(folder: Path, used: Iterable[str]) -> None:
-    """Remove the files of earlier snapshots, and of those that were interrupted."""
-    kept = set(used)
-    for path in folder.iterdir():
-        if _OWN_FILES.fullmatch(path.name) and path.name not in kept:
+        manifests = [path for path in folder.iterdir() if _MANIFESTS.fullmatch(path.name)]
+        used = {file for path in manifests for file in read_manifest(path).seals}
+    except StorageError:
+        # What a damaged manifest names is not known, so that nothing is removed.
+        return
+    for name in os.listdir(folder):
+        if OWN_FILES.fullmatch(name.removesuffix(".partial")) and name not in used:
             # What cannot be removed now will be after the next snapshot.
             with contextlib.suppress(OSError):
-                path.unlink()
+                remove_file(folder / name)

@@ -13,7 +13,7 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import KeyPath, Leaf
-from recollect.errors import ConfigError, RecollectWarning
+from recollect.errors import ConfigError, RecollectWarning, StorageError
 
 
 class Starts:
@@ -222,15 +222,27 @@ class Sequences(Starts):
         return arrays
 
     def load_state(self, ring: LaneRing, states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        self.table[...] = states[-1]["table"]
+        self.table[...] = self._checked_table(states[-1]["table"])
         for index, recent in enumerate(self._recent):
-            recent[...] = states[-1][f"recent{index}"]
+            recent[...] = _checked(states[-1][f"recent{index}"], recent.shape, recent.dtype)
         for arrays in states:
-            lanes, numbers = arrays["ids"] >> layout.ID_SHIFT, arrays["ids"] & layout.ID_MASK
+            ids = _checked(arrays["ids"], arrays["ids"].shape[:1], np.dtype(np.int64))
+            lanes, numbers = ids >> layout.ID_SHIFT, ids & layout.ID_MASK
+            if (lanes < 0).any() or (lanes >= ring.num_lanes).any():
+                raise StorageError("sequences start in lanes that are not there")
             stored = numbers >= ring.firsts[lanes]
             grid = (numbers - self.table[layout.A_BASE, lanes]) // self.stride
-            for index, kept in enumerate(self._states):
-                kept[lanes[stored], grid[stored] % kept.shape[1]] = arrays[f"states{index}"][stored]
+            for index, (kept, leaf) in enumerate(zip(self._states, self._hidden, strict=True)):
+                values = _checked(arrays[f"states{index}"], (len(ids), *leaf.shape), leaf.dtype)
+                kept[lanes[stored], grid[stored] % kept.shape[1]] = values[stored]
+
+    def _checked_table(self, given: np.ndarray) -> np.ndarray:
+        """A table from elsewhere: its grids may begin anywhere, stride and length are those of this store."""
+        table = _checked(given, self.table.shape, self.table.dtype)
+        own = [layout.A_STRIDE, layout.A_LENGTH]
+        if (table[own] != self.table[own]).any() or (table < 0).any() or (table > layout.ID_MASK).any():
+            raise StorageError("a table of sequences is not that of this storage")
+        return table
 
     def _begun(self, ring: LaneRing, lane: int) -> np.ndarray:
         """Starts of the sequences of `lane`, with those that are still being filled."""
@@ -238,6 +250,13 @@ class Sequences(Starts):
 
     def _empty(self, num_lanes: int, num_states: int) -> list[np.ndarray]:
         return [np.zeros((num_lanes, num_states, *leaf.shape), leaf.dtype) for leaf in self._hidden]
+
+
+def _checked(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array from elsewhere, which must not be stretched or converted to fit."""
+    if array.shape != shape or array.dtype != dtype:
+        raise StorageError(f"expected {dtype} of the shape {shape}, got {array.dtype} of {array.shape}")
+    return array
 
 
 def check_sequence(length: int, overlap: int, capacity: int) -> None:

@@ -18,6 +18,7 @@ from recollect.agent.storages.experience.store.schema import (
     plan_schema,
 )
 from recollect.errors import RecollectError, SchemaError
+from recollect.records import PARSE_ERRORS
 
 _STEPS: Final = "steps"
 _CARRIED: Final = "carried"
@@ -50,7 +51,7 @@ def load_schema(text: str) -> Schema:
         check_keys(sample, tuple(sample), recurrent=False)
         frame_stack = stacks.get("", stacks) if stacks else None
         schema = plan_schema(sample, num_lead=1, recurrent=bool(content[_HIDDEN]), frame_stack=frame_stack)
-    except (KeyError, TypeError, ValueError, RecollectError) as error:
+    except (*PARSE_ERRORS, RecollectError) as error:
         raise SchemaError(f"what came with the steps does not describe them: {error}") from error
     if dump_schema(schema) != text:
         raise SchemaError("what came with the steps does not describe them: no storage would keep such fields")
@@ -74,7 +75,10 @@ def _sample(content: Mapping[str, Any], num_envs: int = 1) -> dict[str, Any]:
 
 
 def _zeros(num_envs: int, shape: list[int], dtype: str) -> np.ndarray:
-    return np.broadcast_to(np.zeros((), dtype), (num_envs, *shape))
+    kind = np.dtype(dtype)
+    if kind.kind not in "biuf":
+        raise SchemaError(f"a field cannot have the dtype {kind}")
+    return np.broadcast_to(np.zeros((), kind), (num_envs, *shape))
 
 
 def _dump_leaf(leaf: Leaf) -> list[Any]:

@@ -1,10 +1,8 @@
 """Snapshots: what is read is what was written, bit for bit, or an error that changes nothing."""
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +10,11 @@ import pytest
 from recollect import keys
 from recollect.agent.storages import NStepReplayBuffer
 from recollect.agent.storages.experience.persistence import snapshot as snapshot_module
-from recollect.agent.storages.experience.persistence import snapshot_files
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.persistence.snapshot_files import remove_snapshots
 from recollect.errors import RecollectError, StorageError
+from tests.faulty_disk import FailingOS, Killed, on_disk
 from tests.reference import flatten, same_bits
 from tests.simulated import as_sample
 from tests.snapshot_runs import KINDS, NUM_ENVS, Run, assert_alike, assert_same, read, write
@@ -136,10 +135,10 @@ def test_snapshots_in_a_row_write_what_is_new(kind: str, tmp_path: Path) -> None
     snapshot = Snapshot(tmp_path)
     kept: list[int] = []
     for _ in range(8):
-        before = {path: path.read_bytes() for path in tmp_path.glob("*.npy")}
+        before = {path: path.read_bytes() for path in tmp_path.glob("*.piece")}
         run.fill(5)
         write(run.buffer, snapshot)
-        after = {path: path.read_bytes() for path in tmp_path.glob("*.npy")}
+        after = {path: path.read_bytes() for path in tmp_path.glob("*.piece")}
         kept.append(len(before.keys() & after.keys()))
         assert all(before[path] == after[path] for path in before.keys() & after.keys())
         assert_alike_after_reading(run, tmp_path)
@@ -160,12 +159,12 @@ def test_chunks_are_kept_across_processes_but_not_across_stores(tmp_path: Path) 
     run = Run("vector", size=60)
     run.fill(25)
     write(run.buffer, Snapshot(tmp_path))
-    names = {path.name for path in tmp_path.glob("*.npy")}
+    names = {path.name for path in tmp_path.glob("*.piece")}
     snapshot = Snapshot(tmp_path)
     other = read(run.build(60), snapshot)
     run.fill(1, other)
     write(other, snapshot)
-    assert len(names & {path.name for path in tmp_path.glob("*.npy")}) > 5
+    assert len(names & {path.name for path in tmp_path.glob("*.piece")}) > 5
     assert_alike(run.buffer, read(run.build(60), Snapshot(tmp_path)))
 
     stranger = Run("vector", size=60, seed=1)
@@ -178,59 +177,58 @@ def test_chunks_are_kept_across_processes_but_not_across_stores(tmp_path: Path) 
     assert_alike(other, read(run.build(60), Snapshot(tmp_path)))
 
 
-class Crash(BaseException):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.parametrize("error", [Crash, OSError])
+@pytest.mark.parametrize("error", [Killed(), OSError("on purpose")], ids=["killed", "failed"])
 def test_whenever_writing_stops_the_last_snapshot_is_whole(
-    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run("frames", size=40)
     run.fill(12)
     write(run.buffer, Snapshot(tmp_path))
-    before = run.build(40)
-    read(before, Snapshot(tmp_path))
+    before = read(run.build(40), Snapshot(tmp_path))
     run.fill(3)
-    num_calls = 0
-    while True:
-        calls = fail_at_call(num_calls, error, monkeypatch)
+    for number in range(100):
+        faulty = FailingOS(number, error)
+        on_disk(faulty, monkeypatch)
         try:
             write(run.buffer, Snapshot(tmp_path))
-        except (Crash, StorageError):
+        except (Killed, StorageError):
             pass
         else:
             break
         finally:
             monkeypatch.undo()
         found = read(run.build(40), Snapshot(tmp_path))
-        expected = run.buffer if "replace" in calls[:-1] else before
+        expected = run.buffer if faulty.calls[:number].count("replace") == 4 else before
         for source in run.streams:
             assert_same(*(flatten(each.get_all_buffer_data(source=source)) for each in (found, expected)))
-        num_calls += 1
-    assert num_calls > 8
+    assert number > 8
+    write(run.buffer, Snapshot(tmp_path))
     assert_alike(run.buffer, read(run.build(40), Snapshot(tmp_path)))
-    named = json.loads((tmp_path / "manifest.json").read_bytes().splitlines()[1])["checksums"]
+    named = json.loads((tmp_path / "manifest.json").read_bytes().splitlines()[1])["seals"]
     assert {path.name for path in tmp_path.iterdir()} == {*named, "manifest.json"}
 
 
-def fail_at_call(number: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Raise at the given call that touches the disk; returns the calls made, the last one in vain."""
-    calls: list[str] = []
-
-    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            calls.append(name)
-            if len(calls) > number:
-                raise error("on purpose")
-            return function(*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr(snapshot_files.os, "fsync", guarded("fsync", os.fsync))
-    monkeypatch.setattr(snapshot_files.os, "replace", guarded("replace", os.replace))
-    monkeypatch.setattr(snapshot_files, "write_synced", guarded("write", snapshot_files.write_synced))
-    return calls
+@pytest.mark.usefixtures("small_chunks")
+def test_snapshots_of_different_names_share_what_does_not_change(tmp_path: Path) -> None:
+    run, snapshot = Run("vector", size=60), Snapshot(tmp_path)
+    twins = []
+    for name in ("a", "b", "c"):
+        run.fill(9)
+        snapshot.write(run.buffer.store, run.buffer.state(), name)
+        twins.append(flatten(run.buffer.get_all_buffer_data(source=0)))
+    for name, expected in zip(("a", "b", "c"), twins, strict=True):
+        other = run.build(60)
+        Snapshot(tmp_path).read(other.store, name=name)
+        assert_same(flatten(other.get_all_buffer_data(source=0)), expected)
+    files = {name: set(snapshot.manifest(name).seals) for name in ("a", "b", "c")}
+    assert len(files["b"] & files["c"]) > 3
+    remove_snapshots(tmp_path, ["b"])
+    assert {path.name for path in tmp_path.iterdir()} == files["b"] | {"manifest-b.json"}
+    run.fill(2)
+    snapshot.write(run.buffer.store, run.buffer.state(), "d")
+    other = run.build(60)
+    Snapshot(tmp_path).read(other.store, name="d")
+    assert_same(*(flatten(each.get_all_buffer_data(source=0)) for each in (run.buffer, other)))
 
 
 def flip(path: Path) -> None:
@@ -292,8 +290,8 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     run.fill(5)
     write(run.buffer, Snapshot(tmp_path))
     path = tmp_path / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 2', b'"version": 3'))
-    with pytest.raises(StorageError, match="version 3"):
+    path.write_bytes(path.read_bytes().replace(b'"version": 3', b'"version": 4'))
+    with pytest.raises(StorageError, match=r"version 4, .* a newer release"):
         Snapshot(tmp_path).read(run.build(24).store)
 
 
@@ -350,4 +348,4 @@ def test_state_must_be_json(tmp_path: Path) -> None:
     run.fill(5)
     with pytest.raises(StorageError, match="JSON"):
         Snapshot(tmp_path).write(run.buffer.store, Extras({"bad": object()}, {}))
-    assert not Snapshot(tmp_path).exists
+    assert not Snapshot(tmp_path).exists()

@@ -1,0 +1,236 @@
+"""Whenever a run is stopped, loses power or has a full disk, it resumes with weights and replay of one moment."""
+
+import errno
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from recollect import keys, metrics
+from recollect.errors import RecollectError, RecollectWarning, StorageError
+from recollect.learner import Learner
+from recollect.runs import RunDirectory
+from recollect.runs.checkpoints import read_commit
+from recollect.runs.saving import save_training
+from recollect.runs.writers import read_rows
+from tests.faulty_disk import FailingOS, Killed, PowerCutOS, on_disk, restore
+from tests.reference import flatten, same_bits
+from tests.schemes import make_scheme
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+# Of the operations of a checkpoint, those that the short form tries.
+EVERY = 1 if os.environ.get("RECOLLECT_LONG") else 5
+
+
+class Moment:
+    """What a run was at one moment: weights, number of updates and replay."""
+
+    def __init__(self, learner: Learner) -> None:
+        scheme = learner.scheme
+        self.num_steps, self.num_updates = learner.num_steps, learner.num_updates
+        self.weights = {name: weight.clone() for name, weight in scheme.actor.state_dict().items()}
+        has_steps = scheme.storage.store.is_built
+        self.stored = flatten(scheme.storage.get_all_buffer_data()) if has_steps else {}
+        self.stored.pop(keys.CUT, None)  # a resumed run begins new episodes
+
+    def is_of(self, other: "Moment") -> bool:
+        return (
+            (self.num_steps, self.num_updates) == (other.num_steps, other.num_updates)
+            and all(torch.equal(weight, other.weights[name]) for name, weight in self.weights.items())
+            and self.stored.keys() == other.stored.keys()
+            and all(same_bits(values, other.stored[path]) for path, values in self.stored.items())
+        )
+
+
+def resume(folder: Path) -> Moment:
+    learner = Learner(make_scheme(), 400, folder, resume=True)
+    try:
+        return Moment(learner)
+    finally:
+        learner.stop()
+
+
+def train(learner: Learner, num_steps: int) -> None:
+    while learner.num_steps < num_steps:
+        learner.step()
+
+
+def begin(folder: Path) -> tuple[Learner, Moment, Moment]:
+    """A run with two checkpoints, so that the next one removes the first; and what it was at both."""
+    learner = Learner(make_scheme(), 400, folder, config={"seed": 1}, checkpoint_every=1000)
+    moments = []
+    for num_steps in (40, 80):
+        train(learner, num_steps)
+        learner.save_checkpoint()
+        moments.append(Moment(learner))
+    train(learner, 120)
+    return learner, moments[0], moments[1]
+
+
+@pytest.mark.parametrize("error", [FULL, Killed()], ids=["full", "killed"])
+@pytest.mark.filterwarnings("ignore:old checkpoints stay")
+def test_a_checkpoint_that_stops_anywhere_leaves_weights_and_replay_of_one_moment(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    learner, _, before = begin(folder)
+    after, number = Moment(learner), 0
+    shutil.copytree(folder, tmp_path / "before")
+    while True:
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "before", folder)
+        faulty = FailingOS(number, error, tears=number % 2 == 0)
+        on_disk(faulty, monkeypatch)
+        try:
+            save_training(learner.folder, learner.scheme, 0.0)
+        except (StorageError, Killed):
+            pass
+        finally:
+            monkeypatch.undo()
+        if len(faulty.calls) <= number:
+            break
+        found = resume(folder)
+        assert found.is_of(before) or found.is_of(after), number
+        number += EVERY
+    assert number > 30
+    assert resume(folder).is_of(after)
+
+
+def test_a_power_cut_leaves_weights_and_replay_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner, _, before = begin(tmp_path / "run")
+    after = Moment(learner)
+    faulty = PowerCutOS(tmp_path / "run")
+    on_disk(faulty, monkeypatch)
+    learner.save_checkpoint()
+    monkeypatch.undo()
+    assert len(faulty.states) > 30
+    found = []
+    for number, state in enumerate(faulty.states[::-EVERY][::-1]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecollectWarning)
+            moment = resume(restore(state, tmp_path / str(number)))
+        assert moment.is_of(before) or moment.is_of(after), number
+        found.append(moment.num_steps)
+    assert found == sorted(found), "what was committed stays"
+    assert found[-1] == after.num_steps
+
+
+def test_a_power_cut_as_a_run_begins_leaves_a_run_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    faulty = PowerCutOS(tmp_path / "runs")
+    on_disk(faulty, monkeypatch)
+    learner = Learner(make_scheme(), 400, tmp_path / "runs" / "run", config={"seed": 1}, checkpoint_every=1000)
+    start = Moment(learner)
+    learner.step()
+    monkeypatch.undo()
+    num_runs = 0
+    for number, state in enumerate(faulty.states):
+        folder = restore(state, tmp_path / str(number)) / "run"
+        if not RunDirectory(folder).exists:
+            assert not num_runs
+            continue
+        num_runs += 1
+        assert resume(folder).is_of(start)
+    assert num_runs > 5
+
+
+def test_a_replay_is_not_mixed_up_with_that_of_another_checkpoint(tmp_path: Path) -> None:
+    learner, first, second = begin(tmp_path)
+    run = learner.folder
+    paths = run.checkpoints.paths()
+    names = [read_commit(path).replay.name for path in paths]  # type: ignore[union-attr]
+    manifests = [run.storage_folder / f"manifest-{name}.json" for name in names]
+    newest = manifests[1].read_bytes()
+    manifests[1].write_bytes(manifests[0].read_bytes())
+    with pytest.warns(RecollectWarning, match=f"{paths[1].name} is skipped: {manifests[1]} is damaged"):
+        assert resume(tmp_path).is_of(first)
+    manifests[1].unlink()
+    with pytest.warns(RecollectWarning, match=f"{paths[1].name} is skipped: {manifests[1]} is missing"):
+        assert resume(tmp_path).is_of(first)
+    manifests[1].write_bytes(newest)
+    assert resume(tmp_path).is_of(second)
+    for manifest in manifests:
+        manifest.unlink()
+    with pytest.raises(StorageError, match=r"no checkpoint in .* is whole"):
+        resume(tmp_path)
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(tmp_path: Path) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1})
+    start = Moment(learner)
+    learner.close()
+    assert not RunDirectory.open(tmp_path).checkpoints.paths()
+    assert resume(tmp_path).is_of(start)
+
+
+def test_a_checkpoint_is_there_before_anything_is_learned(tmp_path: Path) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, checkpoint_every=1000)
+    start = Moment(learner)
+    train(learner, 60)
+    learner.close()
+    assert resume(tmp_path).is_of(start)
+
+
+def test_a_disk_that_is_full_for_a_while_is_a_warning_and_a_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, log_every=8, checkpoint_every=16)
+    train(learner, 24)
+    on_disk(FailingOS(0, FULL), monkeypatch)
+    with pytest.warns(RecollectWarning, match=r"No space left on device.*; the run continues, and tries again"):
+        train(learner, 48)
+    monkeypatch.undo()
+    newest = learner.folder.checkpoints.num_steps()
+    assert newest <= 24
+    train(learner, 56)
+    assert learner.folder.checkpoints.num_steps() > 48, "it is tried again"
+    assert learner.get_metrics()[metrics.FAILED_WRITES] > 0
+    learner.close()
+    rows = read_rows(learner.folder.metrics_file)
+    assert [int(row[metrics.STEPS]) for row in rows] == list(range(8, 64, 8)), "no row is lost"
+    assert int(rows[-1][metrics.FAILED_WRITES]) > 0
+
+
+def test_tensorboard_that_cannot_write_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, log_every=8)
+    learner.folder.tensorboard_folder.write_text("no folder")
+    with pytest.warns(RecollectWarning, match="the run continues"):
+        train(learner, 24)
+    learner.folder.tensorboard_folder.unlink()
+    train(learner, 40)
+    learner.close()
+    assert len(read_rows(learner.folder.metrics_file)) == 5
+    assert list(learner.folder.tensorboard_folder.iterdir()), "it is tried again"
+
+
+@pytest.mark.parametrize("tail", [bytes(30), b'16,3.2,"', b"16", b"16,3.2" + bytes(5) + b"\r\n"], ids=range(4))
+def test_metrics_that_end_in_the_middle_do_not_block_a_checkpoint(tail: bytes, tmp_path: Path) -> None:
+    learner, _, second = begin(tmp_path)
+    learner.close()
+    before = read_rows(learner.folder.metrics_file)
+    with open(learner.folder.metrics_file, "ab") as file:
+        file.write(tail)
+    assert read_rows(learner.folder.metrics_file) == before
+    resumed = Learner(make_scheme(), 400, tmp_path, log_every=8, resume=True)
+    assert Moment(resumed).is_of(second)
+    train(resumed, 100)
+    resumed.close()
+    steps = [int(row[metrics.STEPS]) for row in read_rows(learner.folder.metrics_file)]
+    assert steps == sorted(steps)
+    assert steps[-1] >= 100
+
+
+def test_a_run_folder_with_links_is_refused(tmp_path: Path) -> None:
+    learner, *_ = begin(tmp_path / "run")
+    learner.close()
+    for name in ("storage", "checkpoints", "config.yaml"):
+        path = tmp_path / "run" / name
+        path.rename(tmp_path / name)
+        path.symlink_to(tmp_path / name)
+        with pytest.raises(RecollectError, match=f"{name} is a link"):
+            RunDirectory.open(tmp_path / "run")
+        path.unlink()
+        (tmp_path / name).rename(path)
