@@ -110,13 +110,15 @@ def test_a_run_resumes_where_it_was(trained: Path, recollect: Run) -> None:
         2,
         f"error: {trained} already has 100 steps, and 100 were asked for; ask for more with --steps\n",
     )
+    before = (trained / "config.yaml").read_bytes()
     outcome = recollect("resume", str(trained), "--steps", "150")
     assert outcome.code == 0
     assert "150/150 steps" in outcome.out
     rows = [int(row["steps"]) for row in read_rows(trained / "metrics.csv")]
     assert rows == sorted(rows)
     assert rows[-1] == 150
-    assert RunConfig.load(trained / "config.yaml").steps == 150
+    assert (trained / "config.yaml").read_bytes() == before, "what a run was started with is never written over"
+    assert RunDirectory.open(trained).config["steps"] == 150
 
 
 @pytest.mark.parametrize("words", [("--steps", "50"), ("--steps", "100", "--threads", "1")])
@@ -131,8 +133,7 @@ def test_a_run_that_is_asked_for_fewer_steps_than_it_has_stays_as_it_is(
 
 
 def test_a_longer_run_that_was_stopped_resumes_without_being_told_how_far(trained: Path, recollect: Run) -> None:
-    config = RunConfig.load(trained / "config.yaml")
-    replace(config, steps=150).save(trained / "config.yaml")  # as `--steps 150` and Ctrl-C leave it
+    RunDirectory.open(trained).change({"steps": 150})  # as `--steps 150` and Ctrl-C leave it
     outcome = recollect("resume", str(trained))
     assert (outcome.code, outcome.err) == (0, "")
     assert "150/150 steps" in outcome.out
