@@ -23,13 +23,13 @@ from typing import Any, Final
 import torch
 
 from benchmarks.machine import cpu_model
-from tests.integration import test_examples, test_learning
+from tests.integration import test_alpha_alone, test_examples, test_learning
 from tests.integration.ray import test_cells, test_killed_runs
 from tests.integration.ray.cluster import running_cluster
 from tests.learning import MOST_FALSE_ALARMS, TRIALS, Check, read_trials, scores_of
 
 RAY_CHECKS: Final = test_cells.CHECKS | test_killed_runs.CHECKS
-CHECKS: Final[dict[str, Check]] = test_learning.CHECKS | test_examples.CHECKS | RAY_CHECKS
+CHECKS: Final[dict[str, Check]] = test_learning.CHECKS | test_examples.CHECKS | test_alpha_alone.CHECKS | RAY_CHECKS
 INSTRUCTIONS: Final[dict[str, dict[str, str]]] = {
     "native": {},
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"},

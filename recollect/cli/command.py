@@ -7,6 +7,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import chain
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import Any, Final, TextIO
 
 from recollect import __version__, keys
@@ -66,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(arguments)
     except RecollectError as error:
         # Errors tell callers from Python what to change; here it is said as typed on a command line.
-        print(f"error: {_as_typed(str(error))}", file=sys.stderr)
+        _complain(f"error: {_as_typed(str(error))}")
         return USAGE_ERROR
     except Interrupts as interrupt:
         print("stopped", file=sys.stderr)
@@ -82,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno not in _NO_SPACE:
             raise
         where = "" if error.filename is None else f"{error.filename}: "
-        print(f"error: {where}{error.strerror}; name another place, or make it usable", file=sys.stderr)
+        _complain(f"error: {where}{error.strerror}; name another place, or make it usable")
         return USAGE_ERROR
 
 
@@ -106,6 +109,15 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
+def _complain(message: str) -> None:
+    """Print an error or a warning; a terminal that it does not fit breaks it between words, and paths stay whole."""
+    if sys.stderr.isatty():
+        width = get_terminal_size().columns
+        lines = (wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in message.splitlines())
+        message = "\n".join(chain.from_iterable(lines))
+    print(message, file=sys.stderr)
+
+
 def _show_warning(
     message: Warning | str,
     category: type[Warning],
@@ -116,6 +128,6 @@ def _show_warning(
 ) -> None:
     """Print our own warnings on one line; others keep their form."""
     if issubclass(category, RecollectWarning):
-        print(f"warning: {message}", file=sys.stderr)
+        _complain(f"warning: {message}")
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

@@ -82,7 +82,8 @@ class _Trainings:
         for line in process.stdout or ():
             self._tell(name, line.rstrip("\n"))
         code = process.wait()
-        if code < 0:
+        # One that has just ended may have no handler left for the interrupt that was forwarded to all.
+        if code < 0 and not (self._is_over and code == -signal.SIGINT):
             self._tell(name, f"error: the process was ended by signal {-code}")
         return code if code >= 0 else _BY_SIGNAL - code
 

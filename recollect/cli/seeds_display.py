@@ -14,7 +14,8 @@ from recollect.units import folded
 
 # Lines that the next one of the same run replaces: the summary, progress, and the evaluation at the end.
 _PASSING: Final = re.compile(r"\s*\d+%  |.* · |evaluation: ")
-_CURVE: Final = "   curve: "
+# What a run says of its files, which the table has no room for.
+_FILES: Final = re.compile("   curve: |; resume with: ")
 
 
 class SeedsDisplay:
@@ -54,7 +55,7 @@ class SeedsDisplay:
             width = self._console.width - FREE_COLUMNS
             if not _PASSING.match(line):
                 self._console.out("\n".join(folded(f"{name}: {line}", width)), highlight=False)
-            self._lines[name] = line.partition(_CURVE)[0].strip()
+            self._lines[name] = _FILES.split(line)[0].strip()
             self._live.update(self._table(width), refresh=True)
 
     def _table(self, width: int) -> Text:

@@ -87,6 +87,15 @@ def test_warnings_of_ours_are_one_line(recollect: Run, capsys: pytest.CaptureFix
     assert others[0] == "file.py:3: UserWarning: other"
 
 
+def test_errors_are_broken_between_words_on_a_terminal(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert recollect("train", "sac", "CartPole-v1").err.splitlines() == [
+        "error: SAC (continuous) cannot act in Discrete(2).",
+        "Use --algo ddqn, ppo or sac-discrete.",
+    ]
+
+
 @pytest.mark.parametrize("words", ["--help", "train --help"])
 def test_help_loads_neither_torch_nor_gymnasium(words: str) -> None:
     code = (

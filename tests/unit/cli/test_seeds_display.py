@@ -26,6 +26,15 @@ def show(*, is_terminal: bool, width: int) -> Any:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
+def test_how_to_resume_a_run_is_told_once() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with SeedsDisplay(["a-1"], console) as display:
+        display.tell("a-1", "stopped at 788 steps; resume with: recollect resume runs/a-1")
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.count("resume with: recollect resume runs/a-1") == 1
+    assert "a-1  stopped at 788 steps" in shown, "the table"
+
+
 def test_without_a_terminal_every_line_is_printed_behind_its_name() -> None:
     assert show(is_terminal=False, width=80).splitlines() == [f"{name}: {line}" for name, line in LINES]
 
