@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 # Schedulers of clusters preempt with the first; a terminal that is closed sends the second.
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_ALL: Final = (signal.SIGINT, *_ENDING)
 # Shells add the number of the signal that ended a process to this.
 _BY_SIGNAL: Final = 128
 
@@ -39,21 +40,14 @@ def exit_code(interrupt: BaseException) -> int:
     return int(interrupt.code or 0) if isinstance(interrupt, Terminated) else _BY_SIGNAL + signal.SIGINT
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> AbstractContextManager[None]:
     """Let SIGTERM and SIGHUP raise `Terminated` in the block, as Ctrl-C raises `KeyboardInterrupt`."""
-    with _handled(_ENDING, _Raise()):
-        yield
+    return _Handling(_ENDING, _Raise())
 
 
-@contextmanager
-def held_back() -> Iterator[None]:
+def held_back() -> AbstractContextManager[None]:
     """Delay Ctrl-C, SIGTERM and SIGHUP until the block is over; a second one interrupts it at once."""
-    hold = _Hold()
-    with _handled((signal.SIGINT, *_ENDING), hold):
-        yield
-    if hold.held is not None:
-        _interrupt(hold.held)
+    return _Handling(_ALL, _Hold())
 
 
 @contextmanager
@@ -88,6 +82,9 @@ class _Raise:
     def take(self, number: int) -> None:
         _interrupt(number)
 
+    def release(self) -> None:
+        """Raise what was kept: nothing."""
+
 
 class _Hold(_Raise):
     """Keeps the first signal; a second one raises."""
@@ -99,6 +96,10 @@ class _Hold(_Raise):
             _interrupt(number)
         self.held = number
 
+    def release(self) -> None:
+        if self.held is not None:
+            _interrupt(self.held)
+
 
 def _interrupt(number: int) -> NoReturn:
     if number == signal.SIGINT:
@@ -106,20 +107,29 @@ def _interrupt(number: int) -> NoReturn:
     raise Terminated(number)
 
 
-@contextmanager
-def _handled(numbers: tuple[signal.Signals, ...], handler: _Raise) -> Iterator[None]:
-    """Handle signals in the block; a program's own handlers stay, and only the main thread handles any."""
-    # Every update stage comes through here. The functions below `signal` make no enums, which takes 20 µs a stage.
-    is_main = threading.current_thread() is threading.main_thread()
-    previous = [(number, _signal.getsignal(number)) for number in numbers] if is_main else []
-    replaced = [(number, old) for number, old in previous if _may_replace(old)]
-    for number, _ in replaced:
-        _signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, old in replaced:
+class _Handling(AbstractContextManager[None]):
+    """Handles signals in a block; a program's own handlers stay, and only the main thread handles any.
+
+    Every update stage comes through here. The functions below `signal` make no enums, which would take 20 µs a stage.
+    """
+
+    def __init__(self, numbers: tuple[signal.Signals, ...], handler: _Raise) -> None:
+        self._numbers = numbers
+        self._handler = handler
+        self._replaced: list[tuple[int, Any]] = []
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            previous = [(number, _signal.getsignal(number)) for number in self._numbers]
+            self._replaced = [(number, old) for number, old in previous if _may_replace(old)]
+        for number, _ in self._replaced:
+            _signal.signal(number, self._handler)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        for number, old in self._replaced:
             _signal.signal(number, old)
+        if error is None:
+            self._handler.release()
 
 
 def _may_replace(handler: Any) -> bool:

@@ -4,8 +4,8 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -387,18 +387,16 @@ class Learner:
             self.elapsed_s += time.perf_counter() - begin
             self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
 
-    @contextmanager
-    def _saved_first(self) -> Iterator[None]:
+    def _saved_first(self) -> "_SavedFirst":
         """Save a checkpoint before an error ends the run, and add its location to the message."""
-        try:
-            yield
-        except RecollectError as error:
-            if self.run is not None:
-                message = str(error).rstrip(".")
-                # Errors of workers have several lines; all others stay on one line.
-                between = "\n" if "\n" in message else ". "
-                error.args = (between.join([message, *self._rescue(error, self.run)]),)
-            raise
+        return _SavedFirst(self._tell_where)
+
+    def _tell_where(self, error: RecollectError) -> None:
+        if self.run is not None:
+            message = str(error).rstrip(".")
+            # Errors of workers have several lines; all others stay on one line.
+            between = "\n" if "\n" in message else ". "
+            error.args = (between.join([message, *self._rescue(error, self.run)]),)
 
     def _rescue(self, error: RecollectError, run: RunDirectory) -> list[str]:
         """Save a checkpoint to resume from and the offending batch, if any; returns where they are."""
@@ -418,6 +416,20 @@ class Learner:
             return self._recorder.save(self)
         except (StorageError, WorkerError):
             return self._recorder.save(self, with_storage=False)
+
+
+class _SavedFirst:
+    """Calls a function with an error of the library's own that ends the block."""
+
+    def __init__(self, on_error: Callable[[RecollectError], None]) -> None:
+        self._on_error = on_error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, RecollectError):
+            self._on_error(error)
 
 
 def _keep_batch(path: Path, batch: Mapping[str, Any]) -> str:

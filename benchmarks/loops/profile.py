@@ -70,6 +70,8 @@ def clock_all(agent: Any, learner: Any) -> Sections:
     for title, owner, name in (
         ("learner: the rest of a stage", learner, "step"),
         ("collection: the rest", scheme.gradients, "collect"),
+        ("taking steps: the rest", scheme.col_worker.acting, "take_step"),
+        ("storing steps: the rest", scheme.col_worker.acting, "store"),
         ("env step", scheme.col_worker.envs_train, "step"),
         ("acting", algo, "acting_step"),
         ("insert", storage, "insert_transition"),
@@ -112,7 +114,7 @@ def start(task: Task) -> tuple[Any, Any]:
     """Build our agent and train it until it has begun to learn."""
     from recollect.learner import Learner
 
-    agent = ours.build(task, {})
+    agent = ours.build(task, {"overlap": False})  # the clocks are those of one thread
     learner = Learner(agent.scheme, target_steps=10**12)
     while learner.num_updates < 10:
         learner.step()

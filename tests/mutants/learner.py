@@ -76,8 +76,8 @@ MUTANTS: Final = (
     Mutant(
         "a run that fails is not saved",
         LEARNER,
-        "            if self.run is not None:\n                message",
-        "            if self.run is None:\n                message",
+        "        if self.run is not None:\n            message",
+        "        if self.run is None:\n            message",
         NOT_FINITE,
     ),
     Mutant(

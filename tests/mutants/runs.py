@@ -298,15 +298,15 @@ MUTANTS: Final = (
     Mutant(
         "SIGTERM ends a stage halfway",
         "interrupts.py",
-        "_handled((signal.SIGINT, *_ENDING), hold)",
-        "_handled((signal.SIGINT,), hold)",
+        "_Handling(_ALL, _Hold())",
+        "_Handling((signal.SIGINT,), _Hold())",
         INTERRUPTS,
     ),
     Mutant(
         "SIGTERM kills a run before it is saved",
         "interrupts.py",
-        "    with _handled(_ENDING, _Raise()):\n",
-        "    with _handled((), _Raise()):\n",
+        "    return _Handling(_ENDING, _Raise())\n",
+        "    return _Handling((), _Raise())\n",
         INTERRUPTS,
     ),
     Mutant(
