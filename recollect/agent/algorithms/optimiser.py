@@ -19,6 +19,8 @@ _FUSED_STEPS: Final = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_}
 _EPSILON: Final = "eps"
 _DECAY: Final = "weight_decay"
 _FUSED_KEYWORDS: Final = {"betas", _EPSILON, _DECAY}
+# A gradient of zeros is not divided by its norm.
+_SMALL: Final = 1e-6
 # They need more than gradients of dense parameters: a closure, sparse gradients, or matrices alone.
 _OTHERS: Final = frozenset({"lbfgs", "sparseadam", "muon"})
 OPTIMISERS: Final[dict[str, type[Optimizer]]] = {
@@ -79,13 +81,10 @@ class GroupedOptimiser:
             if group.has_gradients:
                 group.step(share * getattr(config, group.learning_rate))
 
+    @torch.no_grad()
     def clip_gradients(self, max_norm: float) -> dict[str, Tensor]:
         """Limit the norm of each group's gradient; returns the norms as they were, by group."""
-        return {
-            group.name: nn.utils.clip_grad_norm_(group.parameters, max_norm)
-            for group in self.groups
-            if group.has_gradients
-        }
+        return {group.name: group.clip_gradients(max_norm) for group in self.groups if group.has_gradients}
 
     def state(self) -> dict[str, Tensor | float]:
         """Copies of all that the optimiser keeps, by name, for a checkpoint."""
@@ -110,6 +109,19 @@ class _Group(ABC):
     def has_gradients(self) -> bool:
         """Whether the last backward pass reached the group."""
         return any(parameter.grad is not None for parameter in self.parameters)
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        """Gradients of the parameters that the last backward pass reached."""
+        return [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
+
+    def clip_gradients(self, max_norm: float) -> Tensor:
+        """Limit the norm of all gradients together; returns it as it was."""
+        gradients = self.gradients
+        norms = torch._foreach_norm(gradients)
+        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+        torch._foreach_mul_(gradients, (max_norm / (norm + _SMALL)).clamp_(max=1.0))
+        return norm
 
     @abstractmethod
     def _build(self, optimiser: str, keywords: dict[str, Any]) -> None: ...
@@ -141,7 +153,7 @@ class _FusedGroup(_Group):
         chosen = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
         self._fused_step(
             [self.parameters[index] for index in chosen],
-            [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None],
+            self.gradients,
             [self._means[index] for index in chosen],
             [self._squares[index] for index in chosen],
             [],

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 def td_target(r_t: Tensor, discount_t: Tensor, v_tp1: Tensor) -> Tensor:
@@ -104,8 +105,7 @@ def huber(error: Tensor, delta: float) -> Tensor:
     tensor `[num_critics, batch, 1]`
         A loss for each error.
     """
-    size = error.abs()
-    return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
+    return functional.huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def temperature_loss(log_temperature: Tensor, log_prob_t: Tensor, target_entropy: float | Tensor) -> Tensor:

@@ -69,8 +69,8 @@ class Transitions:
         return self._mask_in(self._batch[keys.NEXT_OBS])
 
     def mean(self, losses: Tensor) -> Tensor:
-        """Mean of losses `[..., rows, 1]` over the rows, weighted where draws were prioritised."""
-        return (losses if self.weights is None else losses * self.weights).mean(-2).squeeze(-1)
+        """Mean of losses `[..., rows, 1]` over the rows, weighted where draws were prioritised, summed over critics."""
+        return (losses if self.weights is None else losses * self.weights).sum() / losses.shape[-2]
 
     def errors(self, errors: Tensor) -> Tensor:
         """Errors `[rows, 1]` in the shape in which the storage takes them."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -59,9 +60,22 @@ def set_gradients(*nets: nn.Module, gradients: Sequence[Array | None], device: t
     put_gradients(list(_trained(nets)), gradients, torch.device(device))
 
 
-def backward(loss: Tensor, parameters: Sequence[nn.Parameter] | None = None) -> None:
-    """Let the gradients of a loss flow into some parameters, or into all that it depends on."""
-    torch.autograd.backward(loss, inputs=parameters)
+def backward(*losses: Tensor) -> None:
+    """Let the gradients of losses flow into all that they depend on, in one pass."""
+    torch.autograd.backward(losses)
+
+
+@contextmanager
+def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Let what is computed inside pass on gradients, but give none to some parameters: those are not even computed."""
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad = False
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad = True
 
 
 def take_gradients(parameters: Sequence[nn.Parameter], *, grads_to_cpu: bool) -> list[Tensor | None]:

@@ -34,15 +34,15 @@ MUTANTS: Final = (
     Mutant(
         "DDPG's policy descends the value",
         f"{ALGORITHMS}/off_policy/ddpg.py",
-        "loss = -steps.mean(",
-        "loss = steps.mean(",
+        "-steps.mean(self.critics.first(",
+        "steps.mean(self.critics.first(",
         LOSSES,
     ),
     Mutant(
         "DDPG's critics train with the policy",
         f"{ALGORITHMS}/off_policy/ddpg.py",
-        "backward(loss, self._policy_parameters)",
-        "backward(loss)",
+        "with self._fixed_critics():",
+        "if self.critics:",
         LOSSES,
     ),
     Mutant(

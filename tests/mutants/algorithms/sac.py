@@ -55,9 +55,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "SAC's policy trains the critics",
-        f"{ALGORITHMS}/off_policy/soft.py",
-        "backward(loss_pi, self._policy_parameters)",
-        "backward(loss_pi)",
+        f"{ALGORITHMS}/off_policy/sac.py",
+        "with self._fixed_critics():",
+        "if self.critics:",
         LOSSES,
     ),
     Mutant(

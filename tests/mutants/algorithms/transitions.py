@@ -39,16 +39,16 @@ MUTANTS: Final = (
     ),
     Mutant(
         "critic losses are averaged over critics",
-        f"{ALGORITHMS}/off_policy/base.py",
-        "loss = steps.mean(losses).sum()",
-        "loss = steps.mean(losses).mean()",
+        f"{ALGORITHMS}/transitions.py",
+        ".sum() / losses.shape[-2]",
+        ".mean()",
         LOSSES,
     ),
     Mutant(
         "critics do not train the body",
-        f"{ALGORITHMS}/off_policy/base.py",
-        "backward(loss, self._critic_parameters)",
-        "backward(loss, list(self.critics.parameters()))",
+        f"{ALGORITHMS}/transitions.py",
+        "        self.features = self._encode()",
+        "        self.features = self._encode().detach()",
         LOSSES,
     ),
     Mutant(

@@ -23,12 +23,12 @@ class ActionCritics(nn.Module):
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
         """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
-        values: Tensor = self.network(torch.cat((features, action), -1))
+        values: Tensor = self.network(features, action)
         return values
 
     def first(self, features: Tensor, action: Tensor) -> Tensor:
         """The same of the first critic alone -> values `[batch, 1]`."""
-        return self.network.first(torch.cat((features, action), -1))
+        return self.network.first(features, action)
 
 
 class DuelingCritics(nn.Module):

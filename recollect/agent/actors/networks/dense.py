@@ -1,17 +1,17 @@
 """Stacks of dense layers: several networks of one shape computed as one, and the single network."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
+from recollect.agent.actors.networks.stack import Stack, StackGradient, beside, for_each
 
-# In place: a layer's result before its activation is needed by nobody.
-_ACTIVATIONS: Final[dict[Activation, Callable[[Tensor], Tensor]]] = {"relu": torch.relu_, "tanh": torch.tanh_}
+_FLAT: Final = "flat"
 
 
 class EnsembleNorm(nn.Module):
@@ -32,6 +32,9 @@ class EnsembleNorm(nn.Module):
 class EnsembleMLP(nn.Module):
     """`num` multilayer perceptrons of one shape, computed together: one batched product per layer.
 
+    All weights and biases are one parameter, so that an optimiser, a target network or a norm passes over one tensor.
+    Checkpoints have them by layer.
+
     Parameters
     ----------
     num : int
@@ -44,6 +47,11 @@ class EnsembleMLP(nn.Module):
         Normalise each hidden layer before its activation.
     activate_output : bool
         Treat the output like a hidden layer: for a stack that others build upon.
+
+    Attributes
+    ----------
+    flat : nn.Parameter
+        Weights of all layers, then biases of all layers.
 
     Examples
     --------
@@ -63,39 +71,68 @@ class EnsembleMLP(nn.Module):
         super().__init__()
         self.num = num
         self.out_features = sizes[-1]
-        self._activate = _ACTIVATIONS[activation]
-        self._num_active = len(sizes) - 1 if activate_output else len(sizes) - 2
-        self.weights = nn.ParameterList(_drawn(num, wide, wide, narrow) for wide, narrow in pairwise(sizes))
-        self.biases = nn.ParameterList(_drawn(num, wide, 1, narrow) for wide, narrow in pairwise(sizes))
-        active_sizes = sizes[1 : 1 + self._num_active] if layer_norm else ()
+        num_active = len(sizes) - 1 if activate_output else len(sizes) - 2
+        self._stack = Stack(num, sizes, activation, num_active)
+        weights = [_drawn(num, wide, wide, narrow) for wide, narrow in pairwise(sizes)]
+        biases = [_drawn(num, wide, 1, narrow) for wide, narrow in pairwise(sizes)]
+        self.flat = nn.Parameter(torch.cat([piece.flatten() for piece in (*weights, *biases)]))
+        active_sizes = sizes[1 : 1 + num_active] if layer_norm else ()
         self.norms = nn.ModuleList(EnsembleNorm(num, size) for size in active_sizes)
-        # Looking parameters up in their lists would take as long as multiplying a single row by them.
-        self._layers = list(zip(self.weights, self.biases, strict=True))
-        self._norms = list(self.norms)
+        self._has_norms = len(self.norms) > 0
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """`[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
-        return self._run(inputs if inputs.dim() == 3 else inputs.expand(self.num, -1, -1), self._layers)
+    @property
+    def weights(self) -> list[Tensor]:
+        """Weights of each layer `[num, in, out]`, views of the parameter."""
+        return [weight for weight, _ in self._stack.pairs(self.flat, self.num)]
 
-    def first(self, inputs: Tensor) -> Tensor:
+    @property
+    def biases(self) -> list[Tensor]:
+        """Biases of each layer `[num, 1, out]`, views of the parameter."""
+        return [bias for _, bias in self._stack.pairs(self.flat, self.num)]
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Columns side by side, `[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
+        return self._run(inputs, self.num)
+
+    def first(self, *inputs: Tensor) -> Tensor:
         """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
-        return self._run(inputs.unsqueeze(0), [(weight[:1], bias[:1]) for weight, bias in self._layers])[0]
-
-    def _run(self, hidden: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        for index, (weight, bias) in enumerate(layers):
-            hidden = _dense(hidden, weight, bias)
-            if index < self._num_active:
-                if self._norms:
-                    hidden = self._norms[index](hidden)
-                hidden = self._activate(hidden)
-        return hidden
+        return self._run(inputs, 1).squeeze(0)
 
     def orthogonalise(self, output_gain: float) -> None:
         """Draw orthogonal weights and zero biases: gain sqrt(2) before an activation, else `output_gain`."""
-        for index, (weight, bias) in enumerate(self._layers):
-            for matrix in weight.data:
-                nn.init.orthogonal_(matrix, math.sqrt(2) if index < self._num_active else output_gain)
+        for index, (weight, bias) in enumerate(self._stack.pairs(self.flat.detach(), self.num)):
+            for matrix in weight:
+                nn.init.orthogonal_(matrix, math.sqrt(2) if index < self._stack.num_active else output_gain)
             nn.init.zeros_(bias)
+
+    def _run(self, inputs: Sequence[Tensor], num: int) -> Tensor:
+        stack, flat = self._stack, self.flat
+        is_plain = self._has_norms or torch.compiler.is_compiling() or torch.is_autocast_enabled(flat.device.type)
+        if torch.is_grad_enabled() and not is_plain:
+            found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
+            return found
+        pairs = stack.pairs(flat, num) if is_plain else stack.weights(flat, num)
+        for hidden in stack.run(for_each(beside(inputs), num), pairs, list(self.norms) if self._has_norms else ()):
+            result = hidden
+        return result
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        flat = destination.pop(prefix + _FLAT)
+        destination.update(zip(self._names(prefix), self._stack.split(flat), strict=True))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Put the layers of a checkpoint together; one that has others lacks `flat`, and its own are unexpected."""
+        names = self._names(prefix)
+        shapes = [tuple(state_dict[name].shape) for name in names if name in state_dict]
+        if shapes == self._stack.shapes:
+            state_dict[prefix + _FLAT] = torch.cat([state_dict.pop(name).flatten() for name in names])
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _names(self, prefix: str) -> list[str]:
+        """Names of weights and biases in checkpoints."""
+        indices = range(len(self._stack.shapes) // 2)
+        return [f"{prefix}{kind}.{index}" for kind in ("weights", "biases") for index in indices]
 
 
 class MLP(EnsembleMLP):
@@ -117,20 +154,12 @@ class MLP(EnsembleMLP):
     ) -> None:
         super().__init__(1, sizes, activation=activation, layer_norm=layer_norm, activate_output=activate_output)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """`[batch, in]` -> `[batch, out]`."""
-        return super().forward(inputs)[0]
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Columns side by side, `[batch, in]` -> `[batch, out]`."""
+        return self._run(inputs, 1).squeeze(0)
 
 
 def _drawn(num: int, in_features: int, *shape: int) -> Tensor:
     """Draw weights or biases of `num` layers as `nn.Linear` does: uniform within 1 / sqrt(in_features)."""
     bound = 1 / math.sqrt(max(in_features, 1))
     return torch.empty(num, *shape).uniform_(-bound, bound)
-
-
-def _dense(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`[num, batch, in]` -> `[num, batch, out]`, one batched product."""
-    if weight.shape[-1] == 1:
-        # Matrix products with one column are slow in both directions: ten times slower than this one's gradient.
-        return (inputs * weight.mT).sum(-1, keepdim=True) + bias
-    return torch.baddbmm(bias, inputs, weight)

@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-_LOG_2: Final = math.log(2.0)
+_LOG_4: Final = math.log(4.0)
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
@@ -84,7 +84,7 @@ class Gaussian(StochasticDistribution):
         return self.mean
 
     def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
-        return (-0.5 * noise.square() - self.std.log() - _HALF_LOG_2PI).sum(-1, keepdim=True)
+        return -torch.addcmul(self.std.log() + _HALF_LOG_2PI, noise, noise, value=0.5).sum(-1, keepdim=True)
 
 
 class SquashedGaussian(StochasticDistribution):
@@ -217,4 +217,4 @@ def _normal_like(mean: Tensor, generator: Generator) -> Tensor:
 
 def _log_tanh_slope(raw: Tensor) -> Tensor:
     """Log-derivative of tanh, summed over the action: stable where 1 - tanh² would round to 0."""
-    return (2.0 * (_LOG_2 - raw - functional.softplus(-2.0 * raw))).sum(-1, keepdim=True)
+    return (_LOG_4 - 2.0 * torch.logaddexp(raw, -raw)).sum(-1, keepdim=True)

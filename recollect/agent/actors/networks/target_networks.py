@@ -34,7 +34,7 @@ class TargetNetworks:
             if online is not None and target is not None:
                 self._online.extend(online.parameters())
                 self._target.extend(target.parameters())
-                if len(online.state_dict()) > len(list(online.parameters())):
+                if online.state_dict().keys() & {name for name, _ in online.named_buffers()}:
                     self._with_buffers.append((online, target))
 
     @torch.no_grad()

@@ -1,5 +1,6 @@
 """`OffPolicyAlgorithm`: critics that learn from replayed transitions, with target networks."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import Tensor
@@ -8,7 +9,7 @@ from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
 from recollect.agent.algorithms.transitions import Transitions, read_transitions
-from recollect.agent.algorithms.utils import backward
+from recollect.agent.algorithms.utils import frozen
 from recollect.roles import Batch, Device, VectorEnvs
 
 
@@ -22,19 +23,20 @@ class OffPolicyAlgorithm(LearningAlgorithm):
         self.target_policy: Any = actor.target_policy
         self.target_critics: Any = actor.target_critics
         self._critic_parameters = list(actor.critic_parameters())
-        self._policy_parameters = list(actor.policy_parameters())
 
     def _read(self, batch: Batch) -> Transitions:
         return read_transitions(self.actor, batch, self.config.intrinsic_weight)
 
-    def _regress(self, steps: Transitions, errors: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
-        """Let the gradients of all critics' losses flow, for TD errors `[num_critics, rows, 1]` and what each costs.
+    def _critic_loss(self, steps: Transitions, errors: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of all critics' losses, and the sizes of their TD errors as the storage takes them.
 
-        Returns the sum of the losses, and the sizes of the errors as the storage takes them.
+        Both are given for each critic and row, `[num_critics, rows, 1]`.
         """
-        loss = steps.mean(losses).sum()
-        backward(loss, self._critic_parameters)
-        return loss, steps.errors(errors.detach().abs().mean(0))
+        return steps.mean(losses), steps.errors(errors.detach().abs().mean(0))
+
+    def _fixed_critics(self) -> AbstractContextManager[None]:
+        """Let the critics take no gradients inside: a policy climbs their values, and they stay where they are."""
+        return frozen(self._critic_parameters)
 
     def _after_step(self) -> None:
         if self.num_updates % self.config.target_update_every == 0:

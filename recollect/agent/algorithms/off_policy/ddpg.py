@@ -55,8 +55,10 @@ class DDPG(ContinuousActorCritic):
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
         errors = self._target(steps) - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
-        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
-        return Losses({"loss_q": loss_q} | self._improve_policy(steps), sizes)
+        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
+        losses = {"loss_q": loss_q} | self._policy_loss(steps)
+        backward(*losses.values())
+        return Losses(losses, sizes)
 
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:
@@ -69,8 +71,9 @@ class DDPG(ContinuousActorCritic):
         action: Tensor = self.target_policy(features).mode()
         return action
 
-    def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
+    def _policy_loss(self, steps: Transitions) -> dict[str, Tensor]:
+        """Loss of the policy by its name, if it is due."""
         features = steps.features.detach()
-        loss = -steps.mean(self.critics.first(features, self.policy(features).mode()))
-        backward(loss, self._policy_parameters)
-        return {"loss_pi": loss}
+        action = self.policy(features).mode()
+        with self._fixed_critics():
+            return {"loss_pi": -steps.mean(self.critics.first(features, action))}

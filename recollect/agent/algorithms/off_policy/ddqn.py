@@ -14,6 +14,7 @@ from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.targets import best_action, double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Transitions
+from recollect.agent.algorithms.utils import backward
 from recollect.options import count, log_range, number, option
 from recollect.roles import Batch
 
@@ -77,7 +78,8 @@ class DDQN(OffPolicyAlgorithm):
         steps = self._read(batch)
         q_t = self.critics(steps.features).gather(-1, steps.action[None])  # [1, rows, 1]
         errors = self._target(steps) - q_t
-        loss, sizes = self._regress(steps, errors, huber(errors, self.config.huber_delta))
+        loss, sizes = self._critic_loss(steps, errors, huber(errors, self.config.huber_delta))
+        backward(loss)
         return Losses({"loss_q": loss, "q": q_t.mean()}, sizes)
 
     @torch.no_grad()

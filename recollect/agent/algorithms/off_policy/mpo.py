@@ -91,7 +91,8 @@ class MPO(ContinuousActorCritic):
             sampled = self._sample_next(steps)
             target = td_target(steps.reward, steps.discount, sampled.values.mean(0))
         errors = target - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
-        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
+        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
+        backward(loss_q)
         return Losses({"loss_q": loss_q} | self._improve_policy(steps, sampled), sizes)
 
     def _sample_next(self, steps: Transitions) -> Sampled:
@@ -114,8 +115,7 @@ class MPO(ContinuousActorCritic):
         kls = gaussian_kl(old.mean, new.mean, old.std.square().diag_embed(), new.std.square().diag_embed())
         limits = (self.config.epsilon_mean, self.config.epsilon_std)
         mean, std = (lagrangian(*bound) for bound in zip(kls, multipliers, limits, strict=True))
-        backward(loss_pi + mean.penalty + std.penalty, self._policy_parameters)
-        backward(dual + mean.loss + std.loss)
+        backward(loss_pi + mean.penalty + std.penalty, dual + mean.loss + std.loss)
         return {"loss_pi": loss_pi, "temperature": temperature, "kl_mean": kls[0], "kl_std": kls[1]}
 
 

@@ -47,7 +47,8 @@ class SAC(ContinuousActorCritic, SoftActorCritic):
     def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         features = steps.features.detach()
         action, log_prob = self.policy(features).sample_with_log_prob(self.generator)
-        q_t = self.critics(features, action).amin(0)
+        with self._fixed_critics():
+            q_t = self.critics(features, action).amin(0)
         return -soft_value(q_t, log_prob, temperature), log_prob.detach().mean()
 
     def _default_target_entropy(self) -> float:

@@ -65,19 +65,14 @@ class SoftActorCritic(ActorCritic):
         with torch.no_grad():
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
         errors = target - self._taken_values(steps)  # [num_critics, rows, 1]
-        loss_q, sizes = self._regress(steps, errors, 0.5 * errors.square())
-        losses, log_prob = self._policy_losses(steps, temperature)
-        loss_pi = steps.mean(losses)
-        backward(loss_pi, self._policy_parameters)
-        scalars = {"loss_q": loss_q, "loss_pi": loss_pi, "temperature": temperature, "entropy": -log_prob}
-        return Losses(scalars | self._learn_temperature(steps, log_prob), sizes)
-
-    def _learn_temperature(self, steps: Transitions, log_prob: Tensor) -> dict[str, Tensor]:
-        if not self.config.learn_temperature:
-            return {}
-        loss = temperature_loss(self.multipliers["log_temperature"], log_prob, self._target_entropy(steps))
-        backward(loss)
-        return {"loss_temperature": loss}
+        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
+        policy_losses, log_prob = self._policy_losses(steps, temperature)
+        losses = {"loss_q": loss_q, "loss_pi": steps.mean(policy_losses)}
+        if self.config.learn_temperature:
+            log_temperature, target_entropy = self.multipliers["log_temperature"], self._target_entropy(steps)
+            losses["loss_temperature"] = temperature_loss(log_temperature, log_prob, target_entropy)
+        backward(*losses.values())
+        return Losses({**losses, "temperature": temperature, "entropy": -log_prob}, sizes)
 
     def _target_entropy(self, steps: Transitions) -> float | Tensor:
         """Entropy that the temperature steers to in these states."""

@@ -40,9 +40,9 @@ class TD3(DDPG):
         noise = torch.empty_like(action).normal_(std=self.config.target_noise_std, generator=self.generator)
         return smoothed_action(action, noise, self.config.target_noise_limit)
 
-    def _improve_policy(self, steps: Transitions) -> dict[str, Tensor]:
+    def _policy_loss(self, steps: Transitions) -> dict[str, Tensor]:
         is_due = (self.num_computed + 1) % self.config.policy_delay == 0
-        return super()._improve_policy(steps) if is_due else {}
+        return super()._policy_loss(steps) if is_due else {}
 
     def _after_step(self) -> None:
         if self.num_updates % self.config.policy_delay == 0:

@@ -67,7 +67,7 @@ def test_an_algorithm_brings_networks_of_its_own() -> None:
     for critics in (actor.critics, actor.target_critics):
         assert critics is not None
         assert critics(torch.zeros(3, 3)).shape == (2, 3, 4, 25)
-    assert len(actor.critic_parameters()) == 4
+    assert sum(weight.numel() for weight in actor.critic_parameters()) == 2 * (4 * 8 + 9 * 100)
 
 
 def test_an_algorithm_brings_a_policy_of_its_own() -> None:
