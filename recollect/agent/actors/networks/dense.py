@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
-from recollect.agent.actors.networks.stack import Stack, StackGradient, beside, for_each
+from recollect.agent.actors.networks.stack import Stack, StackGradient
 
 _FLAT: Final = "flat"
 
@@ -112,9 +112,7 @@ class EnsembleMLP(nn.Module):
             found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
             return found
         pairs = stack.pairs(flat, num) if is_plain else stack.weights(flat, num)
-        for hidden in stack.run(for_each(beside(inputs), num), pairs, list(self.norms) if self._has_norms else ()):
-            result = hidden
-        return result
+        return stack.run(inputs, pairs, list(self.norms) if self._has_norms else ())[-1]
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
