@@ -11,6 +11,7 @@ FREQUENCIES: Final = (f"{TESTS}/test_frequencies.py",)
 BAD_INPUT: Final = (f"{TESTS}/test_bad_input.py",)
 PIECES: Final = (f"{TESTS}/experience/store/test_ring_piece.py", f"{TESTS}/test_snapshots.py")
 SKIPS: Final = (f"{TESTS}/off_policy/test_skip.py",)
+STAGING: Final = (f"{TESTS}/experience/sampling/test_staging.py",)
 HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
 
 MUTANTS = (
@@ -312,6 +313,27 @@ MUTANTS = (
         "self._was_done[:] = ended",
         "self._was_done = ended",
         (f"{TESTS}/off_policy/test_own_loop.py",),
+    ),
+    Mutant(
+        "a batch on its way to the device is gathered over",
+        f"{EXPERIENCE}/sampling/staging.py",
+        "self._under_way.append((arrival, sources))",
+        "pass",
+        STAGING,
+    ),
+    Mutant(
+        "learning does not wait for its batch to arrive",
+        f"{EXPERIENCE}/sampling/staging.py",
+        "computing.wait_event(arrival)",
+        "pass",
+        STAGING,
+    ),
+    Mutant(
+        "pinned tensors are kept after their copies have arrived",
+        f"{EXPERIENCE}/sampling/staging.py",
+        "while self._under_way and self._under_way[0][0].query():",
+        "while False:",
+        STAGING,
     ),
     Mutant(
         "infinite rewards are stored",

@@ -10,6 +10,7 @@ from recollect import keys
 from recollect.agent.storages.base import Storage
 from recollect.agent.storages.config import StorageConfig, spelled_out
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.experience.sampling.staging import Staging
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
@@ -87,7 +88,7 @@ class BaseBuffer(Storage):
     ) -> None:
         self.config = self.config_class.of(type(self).__name__, given, size, *values)
         super().__init__(self.config.size, device, actor, algorithm)
-        self._on_cpu = self.device.type == "cpu"
+        self._staging = Staging(self.device)
         self.envs = envs
         self.num_envs = check_count("envs.num_envs", getattr(envs, "num_envs", None))
         self.changed_parameters: dict[str, Any] = {}
@@ -104,6 +105,7 @@ class BaseBuffer(Storage):
             sequence=self._sequence(),
             on_relayout=self._on_relayout,
             bytes_beside=self._bytes_beside,
+            make_tensor=self._staging.make_tensor,
         )
         self._make_parts()
 

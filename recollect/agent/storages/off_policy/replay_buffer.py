@@ -269,11 +269,11 @@ class ReplayBuffer(BaseBuffer, Storage):
             store.access.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
             rows = self._windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
-        rows[keys.IDXS] = torch.from_numpy(drawn.ids)
         for key, values in zip(self.drawn_keys, drawn.columns, strict=True):
             rows[key] = torch.from_numpy(values.reshape(-1, 1))
-        if not self._on_cpu:
-            rows = {name: tensor.to(self.device, non_blocking=True) for name, tensor in rows.items()}
+        rows = self._staging.send(rows)
+        # Only the store reads them, which would wait for a device.
+        rows[keys.IDXS] = torch.from_numpy(drawn.ids)
         return cast(Batch, nest(rows.items()) if store.is_nested else rows)
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:

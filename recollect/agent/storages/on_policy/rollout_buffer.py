@@ -161,8 +161,8 @@ class RolloutBuffer(BaseBuffer):
 
     def _batch(self, rollout: Rollout, picked: Picked) -> Batch:
         positions = torch.from_numpy(picked.positions.ravel())
-        rows: Nested = {**self._rows(rollout.ids[picked.positions.ravel()])}
-        rows |= {key: values[positions].to(self.device) for key, values in rollout.computed.items()}
+        computed = {key: values[positions] for key, values in rollout.computed.items()}
+        rows: Nested = {**self._rows(rollout.ids[picked.positions.ravel()]), **self._staging.send(computed)}
         if picked.mask is None:
             return cast(Batch, rows)
         shape = picked.positions.shape
@@ -176,8 +176,7 @@ class RolloutBuffer(BaseBuffer):
         """Stored columns of the steps `ids`, `[batch, ...]`."""
         with self._store.lock:
             tensors = self._store.access.gather(ids, ONE_STEP, self.algorithm.gamma)
-        rows = nest((name, tensor.to(self.device, non_blocking=True)) for name, tensor in tensors.items())
-        return cast(Batch, rows)
+        return cast(Batch, nest(self._staging.send(tensors).items()))
 
     def _column(self, steps: TimeMajorSteps, key: str) -> torch.Tensor:
         """A stored column of one number for each step as float32 `[time, lanes]`."""

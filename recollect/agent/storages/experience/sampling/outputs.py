@@ -10,7 +10,7 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience.kernels import gather_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.sampling.tensor_pool import TensorPool
+from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor, TensorPool, host_tensor
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema import DTYPE_CODES, FLAG_BYTES, KeyPath, Place, next_path
 from recollect.roles import Observation
@@ -74,16 +74,19 @@ class OutputPlan:
     ----------
     ring : LaneRing
         Where the steps are.
+    make_tensor : callable
+        Makes the tensors that are gathered into.
     shifted_stacks : bool
         Gather stacks of both ends of one-step windows into one block; right only where every next
         stack is its predecessor shifted.
     """
 
-    def __init__(self, ring: LaneRing, *, shifted_stacks: bool = False) -> None:
+    def __init__(self, ring: LaneRing, *, make_tensor: MakeTensor = host_tensor, shifted_stacks: bool = False) -> None:
         self._ring = ring
         self._outputs = list(self._list_outputs(shifted_stacks))
         self._is_plain = not any(output.axis or output.frame_extent for output in self._outputs)
-        self._pool = TensorPool([(name_of(output.path), output.shape, output.dtype) for output in self._outputs])
+        shapes = [(name_of(output.path), output.shape, output.dtype) for output in self._outputs]
+        self._pool = TensorPool(shapes, make_tensor)
         self._columns = np.array([output.words for output in self._outputs], np.int64).reshape(-1, layout.O_NUM_WORDS)
 
     def gather(self, ids: np.ndarray, limits: np.ndarray, gamma: float) -> dict[Name, torch.Tensor]:

@@ -12,6 +12,14 @@ _SETS_KEPT: Final = 4
 _SIZES_KEPT: Final = 16
 
 
+MakeTensor = Callable[[tuple[int, ...], np.dtype], torch.Tensor]
+
+
+def host_tensor(shape: tuple[int, ...], dtype: np.dtype) -> torch.Tensor:
+    """A tensor of undefined content in the memory of this process."""
+    return torch.from_numpy(np.empty(shape, dtype))
+
+
 class _Watched(NamedTuple):
     """A tensor, and what is known of it while nobody else refers to it."""
 
@@ -105,10 +113,13 @@ class TensorPool:
     ----------
     outputs : list of (name, shape, dtype)
         Name, shape of one row and dtype of each tensor of a set.
+    make_tensor : callable
+        Makes a tensor of a shape and dtype, of undefined content, in memory that kernels write to.
     """
 
-    def __init__(self, outputs: list[tuple[Any, tuple[int, ...], np.dtype]]) -> None:
+    def __init__(self, outputs: list[tuple[Any, tuple[int, ...], np.dtype]], make_tensor: MakeTensor) -> None:
         self._outputs = outputs
+        self._make_tensor = make_tensor
         self._sets: dict[int, list[TensorSet]] = {}
 
     def take(self, batch_size: int) -> TensorSet:
@@ -123,8 +134,9 @@ class TensorPool:
                 # The set that was handed out longest ago comes first: it is the likeliest to be free again.
                 kept.append(kept.pop(index))
                 return each
-        arrays = {name: np.empty((batch_size, *shape), dtype) for name, shape, dtype in self._outputs}
-        fresh = TensorSet({name: torch.from_numpy(array) for name, array in arrays.items()}, _storage_count)
+        make = self._make_tensor
+        tensors = {name: make((batch_size, *shape), dtype) for name, shape, dtype in self._outputs}
+        fresh = TensorSet(tensors, _storage_count)
         if _storage_count is not None:
             if len(kept) == _SETS_KEPT:
                 kept.pop(0)

@@ -11,6 +11,7 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Starts
+from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor, host_tensor
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
 from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
@@ -59,6 +60,8 @@ class ExperienceStore:
         Called with the old and the new ring when steps have moved to other slots.
     bytes_beside : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
+    make_tensor : callable
+        Makes the tensors that batches are gathered into.
 
     Attributes
     ----------
@@ -79,13 +82,14 @@ class ExperienceStore:
         sequence: SequenceShape | None = None,
         on_relayout: Callable[[LaneRing | None, LaneRing], None] = lambda old, new: None,
         bytes_beside: Callable[[], float] = lambda: 0.0,
+        make_tensor: MakeTensor = host_tensor,
     ) -> None:
         self.size = size
         self.num_envs = num_envs
         self.lock = RLock()
         self.sequence = sequence
         self._allocator = allocator
-        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside)
+        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside, make_tensor)
         self._builder.check_size(size)
         self._on_relayout = on_relayout
         self._sources = Sources()

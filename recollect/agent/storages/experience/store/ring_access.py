@@ -8,6 +8,7 @@ import torch
 from recollect.agent.storages.experience.kernels import draw_kernels, gather_kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan
 from recollect.agent.storages.experience.sampling.sequences import Starts
+from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor
 from recollect.agent.storages.experience.store.intake import Intake, StepArrays, runs_of
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
@@ -28,6 +29,8 @@ class RingAccess:
         Reads samples of the ring's schema.
     starts : Starts
         Which steps rows may start at.
+    make_tensor : callable
+        Makes the tensors that batches are gathered into.
 
     Attributes
     ----------
@@ -39,19 +42,22 @@ class RingAccess:
         Gathers batches in which the stacks of both ends share the memory of their common frames.
     """
 
-    def __init__(self, ring: LaneRing, intake: Intake, starts: Starts) -> None:
+    def __init__(self, ring: LaneRing, intake: Intake, starts: Starts, make_tensor: MakeTensor) -> None:
         self.ring = ring
         self.intake = intake
         self.starts = starts
         self.any_step = Starts(ring.num_lanes)
         self._has_starts = False
-        self.plan = OutputPlan(ring)
-        self.shifted_plan = OutputPlan(ring, shifted_stacks=True) if ring.schema.depth > 1 else None
+        self._make_tensor = make_tensor
+        self.plan = OutputPlan(ring, make_tensor=make_tensor)
+        self.shifted_plan = None
+        if ring.schema.depth > 1:
+            self.shifted_plan = OutputPlan(ring, make_tensor=make_tensor, shifted_stacks=True)
 
     def moved_to(self, ring: LaneRing) -> "RingAccess":
         """The lanes with another ring, which holds the same steps, or the newest of them."""
         self.starts.follow(ring)
-        return RingAccess(ring, self.intake, self.starts)
+        return RingAccess(ring, self.intake, self.starts, self._make_tensor)
 
     def append(self, span: np.ndarray, addresses: np.ndarray, hidden: list[np.ndarray]) -> None:
         """Append the steps of `span` (first lane, lanes, first step, end) and their states `[time, lanes, ...]`."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.sequences import Sequences, Starts, check_sequence
+from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor
 from recollect.agent.storages.experience.store.allocator import Allocator, Need
 from recollect.agent.storages.experience.store.intake import Intake
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
@@ -45,6 +46,8 @@ class RingBuilder:
         Rows are sequences of this shape.
     bytes_beside : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
+    make_tensor : callable
+        Makes the tensors that batches are gathered into.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class RingBuilder:
         frame_stack: FrameStacks,
         sequence: SequenceShape | None,
         bytes_beside: Callable[[], float],
+        make_tensor: MakeTensor,
     ) -> None:
         check_frame_stacks(frame_stack)
         self.allowed_keys = allowed_keys
@@ -63,6 +67,7 @@ class RingBuilder:
         self._allocator = allocator
         self._sequence = sequence
         self._bytes_beside = bytes_beside
+        self._make_tensor = make_tensor
 
     def plan(self, sample: Mapping[str, Any], num_lead: int) -> Schema:
         """Plan the schema from a first sample, whose arrays have `num_lead` axes of time and envs."""
@@ -109,4 +114,4 @@ class RingBuilder:
         starts, shape = Starts(ring.num_lanes), self._sequence
         if shape is not None:
             starts = Sequences(ring.num_lanes, ring.num_slots, *shape, ring.schema.hidden)
-        return RingAccess(ring, Intake(ring.schema, self._num_envs), starts)
+        return RingAccess(ring, Intake(ring.schema, self._num_envs), starts, self._make_tensor)
