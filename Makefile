@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
+FORGERIES ?= 20000
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -19,7 +20,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all check format bench bench-guard bench-training mutants clean distclean
+.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-training mutants clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -38,6 +39,10 @@ test-quick: $(STAMP) ## run a cross-section of the tests in a minute or so, with
 
 test-all: $(STAMP) ## run the tests with the long tables
 	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+chaos: $(STAMP) ## fail, tear and kill every write of a checkpoint, and forge 20,000 runs; takes an hour or more
+	RECOLLECT_LONG=1 RECOLLECT_FORGERIES=$(FORGERIES) $(RUN) -m pytest -n $(JOBS) --dist loadgroup \
+		tests/unit/test_disk.py tests/unit/runs tests/unit/agent/storages/experience/persistence $(ARGS)
 
 check: $(STAMP) ## lint, format check, types
 	$(RUN) -m ruff check .

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "train": "train an agent",
     "eval": "evaluate a trained agent, and record videos of it",
     "resume": "resume a run from its newest checkpoint",
+    "checkpoints": "list, verify and remove the checkpoints of a run",
     "tune": "search for hyperparameters",
     "plot": "draw learning curves of one or many runs",
     "list": "show algorithms, storages, presets and all their options",
@@ -97,7 +98,7 @@ def _as_typed(message: str) -> str:
 def _run(arguments: list[str]) -> int:
     name, *rest = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(_HELP.format(commands="\n".join(f"  {name:8}{about}" for name, about in COMMANDS.items())))
+        print(_HELP.format(commands="\n".join(f"  {name:13}{about}" for name, about in COMMANDS.items())))
         return 0
     if name == "--version":
         print(f"recollect {__version__}")

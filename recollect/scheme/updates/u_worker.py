@@ -57,7 +57,7 @@ class UWorker(Worker):
         """Resume from `state`."""
         self.num_updates = int(state["num_updates"])
         self.gradients.algo.load_state(state["algorithm"])
-        self.recent_updates = deque(state["recent_updates"], maxlen=NUM_RECENT_UPDATES)
+        self.recent_updates = deque(map(_numbers, state["recent_updates"]), maxlen=NUM_RECENT_UPDATES)
 
     def stop(self) -> None:
         """Stop the workers below."""

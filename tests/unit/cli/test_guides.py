@@ -28,7 +28,8 @@ GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line
 # The module that the guides train in, and what could be in it.
 OWN_MODULE, OWN_ENV = "my_tasks", ROOT / "examples" / "custom_env.py"
 COMMAND = re.compile(
-    r"^(?:  |\$ )?(recollect (?:train|eval|resume|tune|plot|list|bench)\b[^|\n]*?)(?:  .*)?$(?!\nerror: )", re.MULTILINE
+    r"^(?:  |\$ )?(recollect (?:train|eval|resume|checkpoints|tune|plot|list|bench)\b[^|\n]*?)(?:  .*)?$(?!\nerror: )",
+    re.MULTILINE,
 )
 # Commands that are shown with what they print and depend on no training: lists and errors.
 SAMPLE = re.compile(r"^\$ recollect (.*)\n(storages:\n(?:  .*\n)+|error: .*\n)", re.MULTILINE)

@@ -77,7 +77,7 @@ class EpisodeHistory:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
         self.num_episodes = int(state[_NUM_EPISODES])
-        self.recent = deque((Episode(*values) for values in state[_RECENT]), maxlen=NUM_RECENT_EPISODES)
+        self.recent = deque((_load_episode(*values) for values in state[_RECENT]), maxlen=NUM_RECENT_EPISODES)
         self._new = []
 
     @staticmethod
@@ -106,8 +106,11 @@ class EpisodeLog:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
-        self._rewards = np.asarray(state[_REWARDS]).copy()
-        self._num_steps = np.asarray(state[_STEPS]).copy()
+        rewards = np.asarray(state[_REWARDS]).astype(np.float64)
+        num_steps = np.asarray(state[_STEPS]).astype(np.int64)
+        if rewards.shape != self._rewards.shape or num_steps.shape != self._num_steps.shape:
+            raise ValueError(f"returns of {rewards.shape} episodes are not those of {len(self._rewards)} envs")
+        self._rewards, self._num_steps = rewards, num_steps
 
     @property
     def longest(self) -> int:
@@ -150,6 +153,11 @@ def equal_shares(total: int, num_shares: int) -> list[int]:
     """Whole numbers that add up to `total`, as equal as can be."""
     share, rest = divmod(total, num_shares)
     return [share + (index < rest) for index in range(num_shares)]
+
+
+def _load_episode(env: Any, total: Any, length: Any, success: Any) -> Episode:
+    """An episode from what a file says of it."""
+    return Episode(int(env), float(total), int(length), None if success is None else float(success))
 
 
 def _mean(values: Sequence[float]) -> float:

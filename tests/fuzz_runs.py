@@ -1,0 +1,65 @@
+"""Opens forged runs, one after the other, in a process of its own: `python -m tests.fuzz_runs RUN FIRST NUMBER`.
+
+A forged run must be refused with an error of ours, or resume and learn on. Each outcome is a line of JSON; the line of
+a forgery that ends the process, hangs or takes all memory is missing.
+"""
+
+import json
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+from recollect.config import RunConfig, build
+from recollect.errors import RecollectError
+from recollect.learner import Learner
+from recollect.runs import RunDirectory
+from tests.fuzzing import PIECE, forge
+
+RESUMED = "resumed"
+UNTYPED = "untyped"
+# What is stored of steps may be any number, such as an action that there is not; PyTorch refuses to learn from that.
+LEARNING = "values that nothing can be learned from"
+SECONDS_EACH = 60
+MOST_BYTES = 8 << 30
+
+
+def outcome_of(folder: Path, kind: str) -> str:
+    """Resume a forged run and learn on, and say how that ended."""
+    learner = None
+    try:
+        run = RunDirectory.open(folder)
+        config = RunConfig.from_document(run.config, source=str(run.config_file))
+        learner = Learner(build(config), config.steps, folder, resume=True)
+        learner.step()
+        learner.save_checkpoint()
+    except RecollectError as error:
+        return type(error).__name__
+    except Exception as error:  # noqa: BLE001 what else there is must be found, and is told
+        has_resumed = learner is not None and kind == PIECE
+        return LEARNING if has_resumed and isinstance(error, RuntimeError | IndexError) else f"{UNTYPED}: {error!r}"
+    finally:
+        if learner is not None:
+            learner.stop()
+    return RESUMED
+
+
+def main(source: Path, first: int, number: int) -> None:
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    for each in range(first, first + number):
+        folder = Path(tempfile.mkdtemp(prefix="forged-"))
+        kind = forge(source, folder / "run", each)
+        signal.alarm(SECONDS_EACH)
+        outcome = outcome_of(folder / "run", kind)
+        signal.alarm(0)
+        shutil.rmtree(folder)
+        sys.stdout.write(json.dumps([each, kind, outcome]) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
