@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.base import Actor
+from recollect.agent.actors.networks.dense import EnsembleMLP
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Algorithm
 
@@ -103,5 +104,10 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
 def _matrices(actor: Actor) -> list[Tensor]:
     """Weights of the policy's and the critics' layers, `[num, in, out]` each."""
     heads: list[nn.Module] = [actor.critics, *([] if actor.policy is None else [actor.policy])]
-    weights = chain.from_iterable(head.parameters() for head in heads)
-    return [weight if weight.dim() == 3 else weight.T[None] for weight in weights if weight.dim() in (2, 3)]
+    return [weight for module in chain.from_iterable(head.modules() for head in heads) for weight in _layers(module)]
+
+
+def _layers(module: nn.Module) -> list[Tensor]:
+    if isinstance(module, EnsembleMLP):
+        return module.weights
+    return [module.weight.T[None]] if isinstance(module, nn.Linear) else []

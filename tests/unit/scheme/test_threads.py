@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from recollect.config import build, resolve
 from recollect.scheme.threads import choose_threads, pick
@@ -69,6 +70,18 @@ def test_one_thread_is_all_that_there_is() -> None:
     torch.set_num_threads(1)
     scheme = make_scheme("sac")
     assert choose_threads(scheme.algo) is None
+    scheme.stop()
+
+
+def test_all_layers_are_tried_forward_and_backward() -> None:
+    overrides = {"seed": 1, "device": "cpu", "hidden_sizes": (32, 16), "mini_batch_size": 64}
+    scheme = build(resolve("sac", "Pendulum-v1", preset="none", overrides=overrides))
+    with FlopCounterMode(display=False) as counter:
+        choose_threads(scheme.algo)
+    layers = [(3, 32), (32, 16), (16, 2), *[(4, 32), (32, 16), (16, 1)] * 2]
+    once = 3 * sum(2 * 64 * wide * narrow for wide, narrow in layers)
+    assert counter.get_total_flops() >= 6 * once
+    assert counter.get_total_flops() % once == 0
     scheme.stop()
 
 
