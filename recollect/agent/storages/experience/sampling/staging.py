@@ -83,6 +83,7 @@ class Staging:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._side = side_stream_of(device)
+        self._is_here = device.type == "cpu"
         self._lock = Lock()
         self._under_way: deque[tuple[Arrival, list[torch.Tensor]]] = deque()
 
@@ -92,7 +93,7 @@ class Staging:
 
     def send(self, batch: dict[Name, torch.Tensor]) -> dict[Name, torch.Tensor]:
         """The tensors of a batch on the device."""
-        if self._device.type == "cpu" and self._side is None:
+        if self._is_here:
             return batch
         wholes = {id(whole): whole for whole in map(_whole, batch.values())}
         copies = dict(zip(wholes, self._copy(list(wholes.values())), strict=True))
