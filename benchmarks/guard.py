@@ -75,7 +75,7 @@ def _stages(algorithm: str, env: Callable[[], gym.Env[Any, Any]], **options: Any
     from recollect.learner import Learner
 
     # What runs beside the loop, in a thread, would not be counted; it does the same.
-    shared: dict[str, Any] = {"seed": 1, "device": "cpu", "scheme.overlap": False}
+    shared: dict[str, Any] = {"seed": 1, "device": "cpu", "scheme.overlap": False, "threads": 1}
     shared |= {"actor.hidden_sizes": [16, 16], "algo.test_every": 0}
     named = {name.replace("__", "."): value for name, value in options.items()}
     agent = recollect.Agent(algorithm, env, preset="none", **shared | named)
