@@ -55,25 +55,25 @@ def cart_pole(trials: str, storage: str, n_step: int) -> Check:
 
 
 CHECKS: Final = {
-    "alpha alone with hindsight": bit_flip("0 of 20 failed; worst 0.85, median 1; chance of a false alarm 9e-05"),
+    "alpha alone with hindsight": bit_flip("0 of 24 failed; worst 0.85, median 0.95; chance of a false alarm 6e-05"),
     "alpha alone with hindsight and 2 steps": bit_flip(
-        "0 of 20 failed; worst 0.85, median 0.95; chance of a false alarm 9e-05", n_step=2
+        "0 of 24 failed; worst 0.85, median 1; chance of a false alarm 6e-05", n_step=2
     ),
     "alpha alone with hindsight and recency": bit_flip(
-        "0 of 20 failed; worst 0.85, median 1; chance of a false alarm 9e-05", **RECENT
+        "0 of 24 failed; worst 0.85, median 0.95; chance of a false alarm 6e-05", **RECENT
     ),
     "alpha alone with hindsight, 2 steps and recency": bit_flip(
-        "0 of 20 failed; worst 0.9, median 1; chance of a false alarm 9e-05", n_step=2, **RECENT
+        "0 of 24 failed; worst 0.85, median 0.95; chance of a false alarm 6e-05", n_step=2, **RECENT
     ),
-    "alpha alone": cart_pole("0 of 20 failed; worst 62.8, median 128.9; chance of a false alarm 9e-05", "per", 1),
+    "alpha alone": cart_pole("0 of 24 failed; worst 77.65, median 151.1; chance of a false alarm 6e-05", "per", 1),
     "alpha alone with 3 steps": cart_pole(
-        "0 of 20 failed; worst 53.2, median 101.4; chance of a false alarm 9e-05", "per", 3
+        "0 of 24 failed; worst 51.4, median 96.38; chance of a false alarm 6e-05", "per", 3
     ),
     "alpha alone with recency": cart_pole(
-        "0 of 20 failed; worst 74.75, median 150.2; chance of a false alarm 9e-05", "ere", 1
+        "0 of 24 failed; worst 57.1, median 125.2; chance of a false alarm 6e-05", "ere", 1
     ),
     "alpha alone with 3 steps and recency": cart_pole(
-        "0 of 20 failed; worst 38.75, median 70.08; chance of a false alarm 9e-05", "ere", 3
+        "0 of 24 failed; worst 45.95, median 84.62; chance of a false alarm 6e-05", "ere", 3
     ),
 }
 

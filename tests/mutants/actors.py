@@ -22,6 +22,13 @@ TARGETS: Final = (f"{NETWORK_TESTS}/test_target_networks.py",)
 
 MUTANTS: Final = (
     Mutant(
+        "a policy head that cannot leave actions out is found only when it acts",
+        "agent/actors/networks/heads.py",
+        "if masks and not hasattr",
+        "if False and not hasattr",
+        ("tests/unit/cli/test_mistakes.py::test_a_mistake_in_python_raises_a_typed_error",),
+    ),
+    Mutant(
         "the variance of parts ignores how far their means are apart",
         f"{NETWORKS}/normalise.py",
         "variance * share + delta.square() * (share * (1 - share))",

@@ -19,6 +19,13 @@ API: Final = ("tests/unit/test_api.py",)
 
 MUTANTS: Final = (
     Mutant(
+        "callbacks of the config are forgotten",
+        "api.py",
+        "callbacks=[*named_callbacks(config), *callbacks]",
+        "callbacks=callbacks",
+        ("tests/unit/callbacks/test_named.py",),
+    ),
+    Mutant(
         "a preset goes over what the user gives",
         f"{CONFIG}/layers.py",
         "merged[part] = old | new",

@@ -20,6 +20,13 @@ ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_aga
 
 MUTANTS: Final = (
     Mutant(
+        "an agent is saved where another process trains",
+        "api.py",
+        "        with FolderLock(run.path):\n",
+        "        if True:\n",
+        (f"{TESTS}/test_lock.py",),
+    ),
+    Mutant(
         "a run whose output nobody reads ends without a checkpoint",
         "runs/progress.py",
         "        with hang_ups():\n            if self._live",

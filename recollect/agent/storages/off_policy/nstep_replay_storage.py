@@ -191,6 +191,10 @@ class NStepReplayStorage:
         """Transitions that may be drawn, of all envs together."""
         return len(self._store) - self._resets.count()
 
+    def __repr__(self) -> str:
+        fill = f"{len(self):,}/{self.storage_size:,} transitions"
+        return f"NStepReplayStorage({fill}, num_envs={self.num_envs}, n_step={self.n_step})"
+
     def __enter__(self) -> Self:
         return self
 

@@ -885,3 +885,9 @@ def test_a_snapshot_of_other_spaces_is_refused(tmp_path: Path) -> None:
         with pytest.raises(RecollectError):
             NStepReplayStorage(space, ACTIONS, snapshot_path=tmp_path, save_snapshot=True, **options)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_it_says_how_full_it_is() -> None:
+    with storage(num_envs=2, n_step=2) as made:
+        Envs(2).add_to(made, num_steps=3)
+        assert repr(made) == "NStepReplayStorage(6/60 transitions, num_envs=2, n_step=2)"
