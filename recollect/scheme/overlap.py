@@ -25,8 +25,8 @@ class Overlap:
     Parameters
     ----------
     wanted : bool, optional
-        Whether beside them. By default the first stages run both ways in turns, and the faster way is chosen; on a
-        single core there is nothing to choose.
+        Whether beside them. By default the first stages run both ways in turns, and the faster way is chosen: before
+        them on a single core, with environments that render, and if one fails in the thread.
     """
 
     def __init__(self, wanted: bool | None = None) -> None:
@@ -44,6 +44,9 @@ class Overlap:
         """
         begin = time.perf_counter()
         self._wait()
+        if self._choice is None and aside.draws_frames:
+            self._choice = False
+        num_failures = aside.num_failures
         is_beside = self._next_way() and aside.can_run_beside
         aside.begin(is_beside=is_beside)
         try:
@@ -60,7 +63,10 @@ class Overlap:
             aside.store()
             if error is not None:
                 raise error
-        if self._choice is None:
+        if self._choice is None and is_beside and aside.num_failures > num_failures:
+            self._choice = False
+            _LOG.info("environments step before updates: one failed in another thread than its own")
+        elif self._choice is None:
             self._follow(is_beside, time.perf_counter() - begin)
 
     def close(self) -> None:

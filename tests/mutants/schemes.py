@@ -70,6 +70,13 @@ MUTANTS: Final = (
         OVERLAP,
     ),
     Mutant(
+        "envs that fail in another thread are tried there again",
+        f"{SCHEME}/overlap.py",
+        "is_beside and aside.num_failures > num_failures:\n            self._choice = False\n",
+        "is_beside and aside.num_failures > num_failures:\n            self._choice = None\n",
+        OVERLAP,
+    ),
+    Mutant(
         "learning begins one stage late",
         f"{GRADIENTS}/g_worker.py",
         "        aside = self.col_workers.collector.aside() if self._learns_from_before() else None\n",

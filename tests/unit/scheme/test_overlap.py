@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -245,10 +246,48 @@ def test_a_resumed_run_is_the_run_with_overlap_on_or_off(tmp_path: Any) -> None:
     assert differences(*weights) == []
 
 
+class OneThread(gym.Wrapper[Any, Any, Any, Any]):
+    """An env that only the thread that made it can step, as some databases and renderers."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._thread = threading.get_ident()
+
+    def step(self, action: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("another thread")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("options", [{"wrappers": [OneThread]}, {"env.render_mode": "rgb_array"}], ids=["fail", "draw"])
+def test_envs_that_are_bound_to_their_thread_stay_in_it(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.scheme.overlap.num_cores", lambda: 2)
+    scheme = build_scheme("ddqn", "replay", num_envs=1, **options)
+    names: list[str] = []
+    step = VecEnv.step
+
+    def note(envs: VecEnv, action: Any) -> Any:
+        names.append(threading.current_thread().name)
+        return step(envs, action)
+
+    monkeypatch.setattr(VecEnv, "step", note)
+    while scheme.num_updates < 30:
+        scheme.update_worker.step()
+    num_failures, num_elsewhere = scheme.status().num_env_failures, len(names) - names.count("MainThread")
+    # One stage is tried where nothing tells beforehand; the env that it leaves is made by the thread, and fails once.
+    assert num_failures == (2 if "wrappers" in options else 0)
+    assert num_elsewhere == (8 if "wrappers" in options else 0)
+    scheme.stop()
+
+
 class Timed:
     """Collects nothing; a stage takes as long as it is told to beside updates, and before them."""
 
     can_run_beside = True
+    draws_frames = False
+    num_failures = 0
 
     def __init__(self, clock: list[float], beside_s: float, before_s: float) -> None:
         self.ways: list[bool] = []

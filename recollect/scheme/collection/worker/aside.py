@@ -41,6 +41,16 @@ class Aside:
         algo, actor = self._components.algo, self._components.actor
         return algo.update_every == 1 or (isinstance(algo, ActsThrough) and isinstance(actor, nn.Module))
 
+    @property
+    def draws_frames(self) -> bool:
+        """Whether the environments render, which many can do only in the thread that made them."""
+        return getattr(getattr(self._components.envs_train, "vector", None), "render_mode", None) is not None
+
+    @property
+    def num_failures(self) -> int:
+        """How often an environment failed so far."""
+        return self._components.envs_train.num_failures
+
     def begin(self, *, is_beside: bool) -> None:
         """Make ready for a stage; `is_beside` if weights will be updated while steps are taken."""
         if self._taken:
