@@ -26,10 +26,10 @@ from recollect.config.files import Document, dump_document, parse_value
 from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, given_name
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.learner import Learner
+from recollect.lock import FolderLock
 from recollect.predictor import Predictor
 from recollect.roles import Algorithm, EnvFunction, Observation
 from recollect.runs.directory import RunDirectory, load_config
-from recollect.runs.lock import FolderLock
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
 from recollect.runs.saving import restore_training, save_training

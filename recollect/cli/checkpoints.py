@@ -33,8 +33,8 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """List the checkpoints of a run; 1 if one of them was verified and is damaged."""
+    from recollect.lock import FolderLock
     from recollect.runs.directory import RunDirectory
-    from recollect.runs.lock import FolderLock
 
     directory = RunDirectory.open(options.run)
     checkpoints = directory.checkpoints

@@ -18,9 +18,9 @@ from recollect.disk import read_file, remove_file, write_file
 from recollect.errors import ConfigError, RecollectError, StorageError
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
+from recollect.lock import FolderLock
 from recollect.records import MOST_BYTES, PARSE_ERRORS
 from recollect.runs.directory import RunDirectory
-from recollect.runs.lock import FolderLock
 from recollect.runs.plots import plot_run
 from recollect.runs.progress import Progress
 from recollect.runs.writers import MetricWriter, MLflowWriter, WandbWriter

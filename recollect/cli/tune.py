@@ -64,7 +64,7 @@ def make_parser() -> CommandParser:
 def run(options: argparse.Namespace) -> int:
     """Run the trials that a study still lacks."""
     from recollect.cli.study import StudyFolder, Tuning, require_optuna, search_space
-    from recollect.runs.lock import FolderLock
+    from recollect.lock import FolderLock
 
     require_optuna()
     fixed = parse_overrides(options.set)

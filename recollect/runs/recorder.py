@@ -9,9 +9,9 @@ from typing import Final
 
 from recollect import metrics
 from recollect.errors import ConfigError, RecollectWarning, StorageError
+from recollect.lock import FolderLock
 from recollect.roles import Training
 from recollect.runs.directory import RunDirectory
-from recollect.runs.lock import FolderLock
 from recollect.runs.saving import Restored, restore_training, save_training
 from recollect.runs.writers import CSVWriter, MetricWriter, RowFunction, TensorBoardWriter, as_writer
 from recollect.scheme.collection.worker.evaluation import Evaluation

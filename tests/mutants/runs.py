@@ -332,7 +332,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a run's folder is released with the first learner that closes",
-        f"{RUNS}/lock.py",
+        "lock.py",
         "        if not self._num_holders[self._path]:\n            os.close",
         "        if self._num_holders[self._path] >= 0:\n            os.close",
         LOCK,

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
+from recollect.lock import FolderLock
 from recollect.roles import Device
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
@@ -15,6 +17,9 @@ from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
 
 # A gradient worker must have the time to find out that one of its collectors hangs.
 _PATIENCE: Final = 3.0
+# Around the names of folders of journals.
+_PREFIX: Final = "recollect-"
+_SUFFIX: Final = "-journals"
 
 
 class GWorkerSet(WorkerSet):
@@ -56,7 +61,9 @@ class GWorkerSet(WorkerSet):
         supervision = supervision or Supervision()
         if journal_folder is not None:
             Path(journal_folder).mkdir(parents=True, exist_ok=True)
-        self._journals = TemporaryDirectory("-journals", "recollect-", journal_folder, ignore_cleanup_errors=True)
+        remove_left_journals(Path(journal_folder or gettempdir()))
+        self._journals = TemporaryDirectory(_SUFFIX, _PREFIX, journal_folder, ignore_cleanup_errors=True)
+        self._lock = FolderLock(Path(self._journals.name))
         params = {
             "col_workers_factory": col_workers_factory,
             "device": device,
@@ -75,10 +82,21 @@ class GWorkerSet(WorkerSet):
                 beside=beside,
             )
         except BaseException:
-            self._journals.cleanup()
+            self._remove_journals()
             raise
 
     def stop(self) -> None:
         """End all workers, and remove what they have noted."""
         super().stop()
+        self._remove_journals()
+
+    def _remove_journals(self) -> None:
+        self._lock.release()
         self._journals.cleanup()
+
+
+def remove_left_journals(folder: Path) -> None:
+    """Remove the journals that processes left in a folder when they were killed."""
+    for path in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        if not path.is_symlink() and FolderLock.is_left(path):
+            rmtree(path, ignore_errors=True)

@@ -24,8 +24,8 @@ from recollect.cli import summary
 from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, build, resolve
 from recollect.learner import Learner
+from recollect.lock import FolderLock
 from recollect.runs.directory import RunDirectory
-from recollect.runs.lock import FolderLock
 from recollect.runs.writers import read_rows
 from recollect.scheme.scheme import Scheme
 from tests.unit.cli.conftest import TINY, Run

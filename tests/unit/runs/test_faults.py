@@ -3,13 +3,15 @@
 import errno
 import os
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 
-from recollect import keys, metrics
+from recollect import Agent, keys, metrics
 from recollect.errors import RecollectError, RecollectWarning, StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
@@ -234,3 +236,20 @@ def test_a_run_folder_with_links_is_refused(tmp_path: Path) -> None:
             RunDirectory.open(tmp_path / "run")
         path.unlink()
         (tmp_path / name).rename(path)
+
+
+def test_a_run_whose_replay_lives_in_files_resumes(tmp_path: Path) -> None:
+    program = f"""
+import os
+from recollect import Agent
+options = {{"hidden_sizes": (8,), "start_steps": 16, "num_test_envs": 1, "storage.size": 200}}
+options |= {{"storage.backing": "file", "storage.path": {str(tmp_path / "live")!r}}}
+agent = Agent("ddqn", "CartPole-v1", preset="none", seed=1, **options)
+agent.learn(60, log_dir={str(tmp_path / "run")!r}, progress=False)
+os.abort()
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, cwd=Path(__file__).parents[3])
+    with pytest.raises(RecollectError, match="trust"):
+        Agent.load(tmp_path / "run")
+    with Agent.load(tmp_path / "run", trust=True) as agent:
+        assert agent.scheme.status().num_stored == agent.num_steps >= 60

@@ -11,12 +11,12 @@ import pytest
 from recollect.api import Agent
 from recollect.errors import ConfigError, InUseError
 from recollect.learner import Learner
+from recollect.lock import FolderLock
 from recollect.runs import RunDirectory
-from recollect.runs.lock import FolderLock
 from tests.schemes import make_scheme
 from tests.waiting import PATIENCE_S
 
-HOLD = "import sys; from pathlib import Path; from recollect.runs.lock import FolderLock; lock = FolderLock(Path({!r}))"
+HOLD = "import sys; from pathlib import Path; from recollect.lock import FolderLock; lock = FolderLock(Path({!r}))"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import logging
 import mmap
 import os
+import re
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -14,11 +15,13 @@ from weakref import finalize
 import numpy as np
 import psutil
 
-from recollect.errors import ConfigError, RecollectWarning, StorageError
+from recollect.errors import ConfigError, InUseError, RecollectWarning, StorageError
+from recollect.lock import FolderLock
 from recollect.units import human_bytes
 
 Backing = Literal["ram", "shared", "file"]
 
+_OWN_FILES: Final = re.compile(r"\d+-[a-z]+\d*\.bytes")
 _log = logging.getLogger(__name__)
 _MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -91,7 +94,7 @@ class Allocator:
         "ram" is private to this process, "shared" is seen by processes forked from it, "file" maps
         files in the folder `path`, for stores larger than RAM.
     path : path-like, optional
-        Folder for "file"; made if absent, and refused if it holds a store already.
+        Folder for "file"; made if absent, and refused if it holds a store that is in use.
     may_overflow : bool
         Whether a store that is larger than RAM goes to a temporary folder, with a warning, instead of being refused.
     """
@@ -155,12 +158,22 @@ class Allocator:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise ConfigError(f"path={str(self._folder)!r} cannot be made a folder: {error.strerror}") from error
-            if any(self._folder.glob("*.bytes")):
-                raise ConfigError(
-                    f"the folder {self._folder} holds a store already; name another, or remove its *.bytes files"
-                )
+            self._claim(self._folder)
         self._generation += 1
         return self._generation
+
+    def _claim(self, folder: Path) -> None:
+        """Take a folder for this store; files that a process left there when it ended are of no use to anyone."""
+        try:
+            if FolderLock.is_held(folder):
+                raise InUseError("this process has it")
+            lock = FolderLock(folder)
+        except InUseError as error:
+            raise ConfigError(f"the folder {folder} holds a store already, {error}; name another") from error
+        finalize(self, lock.release)
+        for path in folder.iterdir():
+            if _OWN_FILES.fullmatch(path.name):
+                path.unlink()
 
     def allocate(self, name: str, num_bytes: int, *, reserve: bool = True, huge_pages: bool = False) -> np.ndarray:
         """Return a zeroed uint8 array [num_bytes].

@@ -196,7 +196,7 @@ def test_hindsight_and_priorities_work_on_a_file(tmp_path: Path) -> None:
 def test_a_files_disk_space_is_taken_when_the_store_is_built(tmp_path: Path) -> None:
     memory = ReplayBuffer.standalone(10_000, backing="file", path=tmp_path)
     memory.insert_data_slice(make_slice(1))
-    taken = {path.name: path.stat().st_blocks * 512 for path in tmp_path.iterdir()}
+    taken = {path.name: path.stat().st_blocks * 512 for path in tmp_path.glob("*.bytes")}
     assert taken["1-rows.bytes"] >= ROW_BYTES * 10_001
     assert sum(taken.values()) < 2 * ROW_BYTES * 10_001
 
@@ -205,7 +205,7 @@ def test_resizing_removes_the_files_of_before(tmp_path: Path) -> None:
     memory = ReplayBuffer.standalone(10, backing="file", path=tmp_path)
     memory.insert_data_slice(make_slice(3))
     memory.update_storage_parameter("max_size", 20)
-    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {"2"}
+    assert {path.name.split("-")[0] for path in tmp_path.glob("*.bytes")} == {"2"}
 
 
 def test_a_folder_that_holds_a_store_is_refused(tmp_path: Path) -> None:
@@ -215,6 +215,24 @@ def test_a_folder_that_holds_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds a store already"):
         second.insert_data_slice(make_slice(3))
     assert_holds(first, 0, 3)
+
+
+def test_a_folder_that_a_process_left_is_taken(tmp_path: Path) -> None:
+    program = f"""
+import os
+from recollect import ReplayBuffer
+from tests.unit.agent.storages.experience.store.test_allocator import make_slice
+memory = ReplayBuffer.standalone(10, backing="file", path={str(tmp_path)!r})
+memory.insert_data_slice(make_slice(3))
+os.abort()
+"""
+    subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, cwd=Path(__file__).parents[6])
+    assert list(tmp_path.glob("*.bytes"))
+    (tmp_path / "mine.bytes").write_text("kept")
+    memory = ReplayBuffer.standalone(20, seed=1, backing="file", path=tmp_path)
+    memory.insert_data_slice(make_slice(5))
+    assert_holds(memory, 0, 5)
+    assert (tmp_path / "mine.bytes").exists()
 
 
 @pytest.mark.parametrize(
@@ -266,7 +284,7 @@ def test_what_the_file_system_refuses_says_what_would_fit(
     memory = ReplayBuffer.standalone(100, backing="file", path=tmp_path)
     with pytest.raises(StorageError, match=r"\((File )?too large\).* about [\d,]+ steps would fit"):
         memory.insert_data_slice(steps | images)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("*.bytes")) == []
 
 
 def test_a_path_that_cannot_be_a_folder_is_refused(tmp_path: Path) -> None:
@@ -299,7 +317,7 @@ def test_a_refused_store_leaves_no_files(num_reserved: int, tmp_path: Path, monk
     memory = ReplayBuffer.standalone(100, backing="file", path=tmp_path)
     with pytest.raises(StorageError):
         memory.insert_data_slice(steps | images)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("*.bytes")) == []
 
 
 def test_a_refused_growth_leaves_no_files_and_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`FolderLock`: one process at a time writes into the folder of a run."""
+"""`FolderLock`: one process at a time writes into the folder of a run, of a store's files or of journals."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ _FILE: Final = ".lock"
 
 
 class FolderLock:
-    """Keeps other processes from writing into a run's folder until it is released or this process ends.
+    """Keeps other processes from writing into a folder until it is released or this process ends.
 
     The lock is the operating system's, so a process that was killed does not hold it. It belongs to the process:
     learners of one process share it, and processes forked from it do not inherit it.
@@ -33,6 +33,28 @@ class FolderLock:
             self._descriptors[self._path] = _locked(self._path, folder)
         self._num_holders[self._path] += 1
         self._is_held = True
+
+    @classmethod
+    def is_held(cls, folder: Path) -> bool:
+        """Whether this process has the folder."""
+        return cls._num_holders[folder.resolve() / _FILE] > 0
+
+    @classmethod
+    def is_left(cls, folder: Path) -> bool:
+        """Whether the folder was locked by a process that has ended, and by no other since."""
+        if cls.is_held(folder):
+            return False
+        try:
+            descriptor = os.open(folder / _FILE, os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
     def __enter__(self) -> Self:
         return self
