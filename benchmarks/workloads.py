@@ -103,7 +103,7 @@ def footprints(sizes: Sizes) -> list[Footprint]:
             key="priorities",
             title="float32[17] / [6] with priorities",
             store=Store(kind="per", num_steps=sizes.steps),
-            competitors=(OURS, "cpprb", "tianshou", "torchrl"),
+            competitors=(OURS, "cpprb", "tianshou", "torchrl", "rlox"),
         ),
         Footprint(
             key="frames",
