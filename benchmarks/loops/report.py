@@ -163,7 +163,7 @@ def _place(machine: Mapping[str, Any]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; Python {machine['python']}, "
-        f"{packages}; as many threads as cores; load {machine['load_average']} at the start"
+        f"{packages}; as many threads as cores, of which Recollect chooses; load {machine['load_average']} at the start"
     )
 
 
