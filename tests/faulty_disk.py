@@ -146,15 +146,22 @@ class PowerCutOS(WatchedOS):
     def on_mkdir(self, path: Any) -> None:
         self.names[Path(path)] = None
 
+    def what_lasts(self) -> State:
+        """What is there after a power cut now, of names and contents that were synced alone."""
+        return self._state(self.lasting)
+
     def keep(self) -> None:
-        for names in (self.lasting, self.names):
-            state: State = {}
-            for path in sorted(names):
-                if path != self.folder and (path.parent == self.folder or self._key(path.parent) in state):
-                    inode = names[path]
-                    state[self._key(path)] = None if inode is None else inode.after_power_cut
+        for state in (self._state(self.lasting), self._state(self.names)):
             if state not in self.states:
                 self.states.append(state)
+
+    def _state(self, names: dict[Path, Inode | None]) -> State:
+        state: State = {}
+        for path in sorted(names):
+            if path != self.folder and (path.parent == self.folder or self._key(path.parent) in state):
+                inode = names[path]
+                state[self._key(path)] = None if inode is None else inode.after_power_cut
+        return state
 
     def _key(self, path: Path) -> str:
         return str(path.relative_to(self.folder))

@@ -78,13 +78,6 @@ MUTANTS: Final = (
         DISK,
     ),
     Mutant(
-        "the files of a checkpoint get no lasting names before its record does",
-        f"{RUNS}/checkpoints.py",
-        "            sync_folder(path)\n",
-        "",
-        CHECKPOINTS,
-    ),
-    Mutant(
         "links are followed by who reads",
         "disk.py",
         "_READING: Final = os.O_RDONLY | os.O_NOFOLLOW",

@@ -60,7 +60,7 @@ def test_a_file_is_the_old_or_the_new_one_after_a_power_cut(
     found = [restore(state, tmp_path / str(number)) / "file" for number, state in enumerate(faulty.states)]
     contents = [path.read_bytes() if path.exists() else None for path in found]
     assert set(contents) == {OLD if write is write_file else None, NEW}
-    assert faulty.states[-1] == {"file": NEW}, "once it is written, it lasts"
+    assert faulty.what_lasts() == {"file": NEW}, "once it is written, it lasts"
 
 
 def test_of_two_that_make_the_same_file_one_gets_it(tmp_path: Path) -> None:
