@@ -13,6 +13,7 @@ PRODUCTS: Final = frozenset(
         _ATEN.mm.default,
         _ATEN.addmm.default,
         _ATEN.bmm.default,
+        _ATEN.bmm.out,
         _ATEN.baddbmm.default,
         _ATEN.convolution.default,
         _ATEN.convolution_backward.default,

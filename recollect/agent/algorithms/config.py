@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium as gym
 
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.acceleration import Precision
 from recollect.agent.algorithms.optimiser import check_optimiser, optimiser_name
-from recollect.options import Options, choices, count, count_or_zero, log_range, number, option, optional
+from recollect.options import Options, choices, count, count_or_zero, flag, log_range, number, one_of, option, optional
 
 
 def learning_rate(default: float, doc: str) -> Any:
@@ -46,6 +47,14 @@ class AlgorithmConfig(Options, ABC):
     optimiser: str = option("adam", "Optimiser: adam, adamw, or any other of torch.optim by name.", optimiser_name)
     optimiser_kwargs: Mapping[str, Any] | None = option(
         None, "Keyword arguments of the optimiser, such as weight_decay; none for its defaults."
+    )
+    compile: bool = option(
+        False, "Compile the losses and their gradients: the first updates take a minute, later ones less time.", flag
+    )
+    precision: Precision = option(
+        "float32",
+        "Precision of matrix products in updates: float32, or bfloat16 where the processor has it.",
+        one_of(*get_args(Precision)),
     )
 
     def __post_init__(self) -> None:

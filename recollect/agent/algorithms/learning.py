@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.acceleration import check_precision, compiled, products_in
 from recollect.agent.algorithms.base import Algorithm
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.factory import AlgorithmFactory, CreatesAlgorithms
@@ -26,8 +27,8 @@ from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
 from recollect.roles import ActingStep, Batch, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
-# Options that the optimiser is built from.
-_FIXED: Final = ("optimiser", "optimiser_kwargs")
+# Options that the optimiser and the compiled losses are built from.
+_FIXED: Final = ("optimiser", "optimiser_kwargs", "compile")
 # Names in `state`.
 _COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")
 _MULTIPLIERS: Final = "multipliers."
@@ -95,6 +96,7 @@ class LearningAlgorithm(Algorithm):
         self.critics: Any = actor.critics
         self.config = self.config_class() if config is None else config
         self._check_actor()
+        check_precision(self.config.precision, self.device, is_recurrent=actor.is_recurrent)
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
@@ -104,6 +106,7 @@ class LearningAlgorithm(Algorithm):
         self._configure()
         self.multipliers.to(self.device)
         self.optimiser = GroupedOptimiser(self._groups(), self.config, self.adam_epsilon)
+        self._learn_from = compiled(self._backward, self.device) if self.config.compile else self._backward
         self.num_updates = 0
         self.num_computed = 0
         self.num_acted = 0
@@ -203,8 +206,8 @@ class LearningAlgorithm(Algorithm):
 
     def compute_gradients(self, batch: Batch, grads_to_cpu: bool = True, *args: object) -> tuple[Gradients, Info]:
         self.optimiser.zero_grad()
-        with self.actor.body.learning():
-            losses = self._backward(batch)
+        with self.actor.body.learning(), products_in(self.config.precision, self.device):
+            losses = self._learn_from(batch)
         scalars = self._finite({**losses.scalars, **self._clip_gradients()})
         self.num_computed += 1
         info: Info = {**scalars}

@@ -112,7 +112,8 @@ class EnsembleMLP(nn.Module):
             found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
             return found
         pairs = stack.pairs(flat, num) if is_plain else stack.weights(flat, num)
-        return stack.run(inputs, pairs, list(self.norms) if self._has_norms else ())[-1]
+        # Under autocast products are rounded, and what is made of them is not.
+        return stack.run(inputs, pairs, list(self.norms) if self._has_norms else ())[-1].to(flat.dtype)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
