@@ -253,3 +253,32 @@ os.abort()
         Agent.load(tmp_path / "run")
     with Agent.load(tmp_path / "run", trust=True) as agent:
         assert agent.scheme.status().num_stored == agent.num_steps >= 60
+
+
+@pytest.mark.parametrize("error", [FULL, Killed()], ids=["full", "killed"])
+def test_a_resume_that_stops_anywhere_can_be_resumed(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    learner, _, newest = begin(folder)
+    learner.close()
+    shutil.copytree(folder, tmp_path / "before")
+    config = (folder / "config.yaml").read_bytes()
+    for number in range(50):
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "before", folder)
+        faulty = FailingOS(number, error, tears=True)
+        on_disk(faulty, monkeypatch)
+        try:
+            Learner(make_scheme(), 400, folder, resume=True).close()
+            RunDirectory.open(folder).change({"steps": 500})
+        except (RecollectError, OSError, Killed):
+            pass
+        finally:
+            monkeypatch.undo()
+        assert (folder / "config.yaml").read_bytes() == config
+        assert RunDirectory.open(folder).config.get("steps") in (None, 500)
+        assert resume(folder).is_of(newest)
+        if len(faulty.calls) <= number:
+            break
+    assert 5 < number < 49
