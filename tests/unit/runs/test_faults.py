@@ -173,6 +173,7 @@ def test_a_checkpoint_is_there_before_anything_is_learned(tmp_path: Path) -> Non
     start = Moment(learner)
     train(learner, 60)
     learner.close()
+    assert [path.name for path in RunDirectory.open(tmp_path).checkpoints.paths()] == ["000000-step-0"]
     assert resume(tmp_path).is_of(start)
 
 
