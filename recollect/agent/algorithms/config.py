@@ -49,7 +49,9 @@ class AlgorithmConfig(Options, ABC):
         None, "Keyword arguments of the optimiser, such as weight_decay; none for its defaults."
     )
     compile: bool = option(
-        False, "Compile the losses and their gradients: the first updates take a minute, later ones less time.", flag
+        False,
+        "Compile the losses and their gradients: the first update takes a minute or two. Measure whether it pays.",
+        flag,
     )
     precision: Precision = option(
         "float32",
