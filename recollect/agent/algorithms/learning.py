@@ -187,7 +187,9 @@ class LearningAlgorithm(Algorithm):
             action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
             if not deterministic:
                 self.num_acted += len(action)
-            return action, actor.to_env(action), rhs, other
+            clipped_action = actor.to_env(action)
+        other = {name: _usual(value) for name, value in other.items()}
+        return _usual(action), clipped_action, _usual(rhs), other
 
     def acting_through(self, actor: Actor) -> Self:
         """Return this algorithm as it is now, acting through other networks; chance and noise are the same ones."""
@@ -341,3 +343,8 @@ def _generator_beside(acting: torch.Generator, number: int) -> torch.Generator:
     """Generator beside that of the actor, seeded from it, with numbers of its own."""
     seed = np.random.SeedSequence([acting.initial_seed(), number]).generate_state(1, np.uint64)[0]
     return torch.Generator(acting.device).manual_seed(int(seed >> np.uint64(1)))
+
+
+def _usual(value: Tensor) -> Tensor:
+    """The same tensor, or a copy that autograd takes if it was made in inference mode."""
+    return value.clone() if value.is_inference() else value

@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 
 from recollect import keys
+from recollect.errors import StorageError
 from recollect.roles import Actor, Algorithm, ComponentFactory, Device, SavableEnvs, Storage, Weights
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import Command
@@ -137,7 +138,11 @@ class AgentWorker(Components, Worker):
     def load_episodes(self, state: Mapping[str, Any]) -> None:
         """Continue the episodes of `episodes_state` where it has them; after `load_state`, which begins new ones."""
         if isinstance(state[keys.TEST], Mapping):
-            cast(SavableEnvs, self.envs_test).load_state(state[keys.TEST])
+            try:
+                cast(SavableEnvs, self.envs_test).load_state(state[keys.TEST])
+            except StorageError:
+                # Others than those of the checkpoint; they are reset before every evaluation.
+                self.envs_test.reseed(self.num_steps)
 
     def _train_state(self) -> dict[str, Any]:
         return {GAP: "other workers collect"}

@@ -12,7 +12,7 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.actors.spaces import as_tensor, map_observation
 from recollect.agent.storages.experience.store.outbox import Outbox
-from recollect.errors import WorkerError
+from recollect.errors import StorageError, WorkerError
 from recollect.roles import (
     ActorFactory,
     AlgorithmFactory,
@@ -206,17 +206,24 @@ class CWorker(AgentWorker):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`, with new episodes that are not those of the beginning once more."""
         super().load_state(state)
-        self.envs_train.reseed(self.num_steps)
-        self.acting.begin_episodes()
+        self._begin_others()
 
     def load_episodes(self, state: Mapping[str, Any]) -> None:
         super().load_episodes(state)
         episodes = state[keys.TRAIN]
-        if GAP in episodes:
-            _LOG.warning("new episodes begin, because those of the checkpoint cannot be continued: %s", episodes[GAP])
-        else:
+        try:
+            if GAP in episodes:
+                raise StorageError(episodes[GAP])
             self.acting.load_state(episodes)
             self.continues_episodes = True
+        except StorageError as reason:
+            _LOG.warning("new episodes begin, because those of the checkpoint cannot be continued: %s", reason)
+            self._begin_others()
+
+    def _begin_others(self) -> None:
+        """Begin episodes that are not those of the beginning once more."""
+        self.envs_train.reseed(self.num_steps)
+        self.acting.begin_episodes()
 
     def _train_state(self) -> dict[str, Any]:
         return super()._train_state() if self._acting is None else self._acting.state()
@@ -232,8 +239,7 @@ class CWorker(AgentWorker):
         factory = self.factories.envs_train
         assert factory is not None
         self.replace_agent_component(keys.ENVS_TRAIN_COMPONENT, factory)
-        self.envs_train.reseed(self.num_steps)
-        self.acting.begin_episodes()
+        self._begin_others()
 
     def _ready_outbox(self) -> Outbox:
         """The store of steps to send, of the present storage's kind and with room for one stage."""

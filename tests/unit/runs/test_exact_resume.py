@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -153,3 +154,16 @@ def test_nothing_is_said_where_episodes_can_be_continued(tmp_path: Path, caplog:
     with Agent.load(tmp_path / "run") as agent:
         assert agent.scheme.col_worker.continues_episodes
     assert "episodes" not in caplog.text
+
+
+def test_an_agent_that_is_given_another_environment_begins_new_episodes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make_agent("ddqn uniform") as agent:
+        agent.learn(130)
+        agent.save(tmp_path / "agent", with_storage=True)
+    with Agent.load(tmp_path / "agent", env=lambda: gym.make("CartPole-v1", disable_env_checker=False)) as other:
+        assert not other.scheme.col_worker.continues_episodes
+        assert "a saved state is of an env made of" in caplog.text
+        other.learn(30)
+        other.evaluate(1)
