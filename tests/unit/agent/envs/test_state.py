@@ -88,7 +88,8 @@ def check_resumes(make: Callable[[], gym.Env[Any, Any]], folder: Path, num_befor
     run(first, random_actions(first, num_before, 5))
     second.reset(seed=4)
     run(second, random_actions(second, 7, 6))
-    state_files.write_state(folder, "env", read_state(first))
+    for name, content in state_files.dump_state("env", read_state(first)).items():
+        (folder / name).write_bytes(content)
     write_state(second, state_files.read_state(folder, "env"))
     actions = random_actions(first, num_after, 8)
     expected, found = flat(run(first, actions)), flat(run(second, actions))
