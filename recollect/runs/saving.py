@@ -63,8 +63,8 @@ def save_training(
 def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -> Restored:
     """Load the newest whole checkpoint into a scheme, or the best agent without its replay.
 
-    The environments begin new episodes. Without a saved replay, learning resumes once the storage has
-    `start_steps` new steps. Parameters that were changed while running are changed again.
+    Episodes in progress are continued where environments can be saved. Without a saved replay, learning resumes once
+    the storage has `start_steps` new steps. Parameters that were changed while running are changed again.
     """
     path = run.checkpoint(best=best, with_replay=not best)
     commit, state = read_commit(path), read_checkpoint(path, scheme.actor)
@@ -90,9 +90,11 @@ def _load_replay(run: RunDirectory, scheme: Scheme, commit: Commit) -> None:
         return
     scheme.load_storage(run.storage_folder, commit.replay.name)
     if commit.replay.num_stored and not scheme.status().num_stored:
-        raise StorageError(
-            f"the {commit.replay.num_stored:,} transitions in {run.storage_folder} were stored by other gradient "
-            "workers than this run has; resume with as many as it had"
+        _LOG.warning(
+            "the %s transitions in %s were stored by other gradient workers than there are now, so that learning waits "
+            "for new ones; resume with as many workers to learn from them",
+            f"{commit.replay.num_stored:,}",
+            run.storage_folder,
         )
 
 

@@ -405,7 +405,7 @@ def test_a_run_that_is_under_way_is_not_resumed(trained: Path, recollect: Run, t
     process = start(tmp_path, "resume", str(trained), "--steps", "10_000_000")
     try:
         wait_until(lambda: (trained / ".lock").read_text() == str(process.pid), "the lock")
-        wait_until(lambda: "10000000" in (trained / "config.yaml").read_text(), "the training")
+        wait_until((trained / "resumed.yaml").exists, "the training")
         process.send_signal(signal.SIGSTOP)
         before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
         outcome = recollect("resume", str(trained), "--steps", "200")

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,9 +76,12 @@ def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
     assert metrics.STEPS not in events.Tags()["scalars"]
 
 
-def test_tensorboard_shows_steps_that_are_taken_again_once(tmp_path: Path) -> None:
+def test_tensorboard_shows_steps_that_are_taken_again_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    # Files are read in the order of their names, which begin with the second in which they were made.
+    seconds = count(int(time.time()))
+    monkeypatch.setattr(time, "time", lambda: float(next(seconds)))
     for begin, value in ((10, 1.0), (30, 2.0)):
         writer = TensorBoardWriter(tmp_path)
         if begin > 10:
