@@ -130,7 +130,7 @@ class Callbacks:
         return {name: state for name, state in states.items() if state}
 
     def load_state(self, states: Mapping[str, Any]) -> None:
-        """Resume from `states`; callbacks that were not there before start anew."""
+        """Resume from `states`; callbacks that were not there before start from their beginning."""
         for name, callback in self._by_name().items():
             if name in states:
                 with _named(f"{callback.name}.load_state"):
