@@ -51,7 +51,7 @@ MUTANTS: Final = (
         f"{ENVS}/vec_env.py",
         "            self._seeds = list(state[_SEEDS])",
         "            pass",
-        RESUME,
+        STATE,
     ),
     Mutant(
         "a run that continues its episodes cuts its streams",

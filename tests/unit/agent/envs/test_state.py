@@ -15,6 +15,7 @@ from gymnasium.wrappers.utils import RunningMeanStd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.agent.envs import VecEnv
 from recollect.agent.envs.catalog import make_env
 from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.agent.envs.state.attributes import class_name, names_of
@@ -289,3 +290,31 @@ def test_what_holds_arrays_comes_back() -> None:
     other = unpack(pack(statistics))
     assert vars(other).keys() == vars(statistics).keys()
     assert all(np.array_equal(vars(other)[name], values) for name, values in vars(statistics).items())
+
+
+@pytest.mark.parametrize("num_steps", [None, 5], ids=["before the first reset", "after steps"])
+def test_envs_that_step_together_resume_together(num_steps: int | None) -> None:
+    first, second = (VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=seed)[0]("cpu") for seed in (1, 2))
+    actions = np.ones((2, 1), np.int64)
+    if num_steps is not None:
+        first.reset()
+        for _ in range(num_steps):
+            first.step(actions)
+    state = first.state()
+    assert isinstance(state, dict)
+    second.load_state(state)
+    if num_steps is None:
+        np.testing.assert_array_equal(second.reset(), first.reset())
+    for _ in range(30):
+        step, other = first.step(actions), second.step(actions)
+        np.testing.assert_array_equal(other.obs, step.obs)
+    first.close()
+    second.close()
+
+
+def test_a_state_of_another_number_of_envs_is_refused() -> None:
+    first, second = (VecEnv.create_factory("CartPole-v1", vec_env_size=size)[0]("cpu") for size in (1, 2))
+    state = first.state()
+    assert isinstance(state, dict)
+    with pytest.raises(StorageError, match="a state of 1 envs was saved, there are 2"):
+        second.load_state(state)
