@@ -226,7 +226,10 @@ class CWorker(AgentWorker):
         self.acting.begin_episodes()
 
     def _train_state(self) -> dict[str, Any]:
-        return super()._train_state() if self._acting is None else self._acting.state()
+        if self._acting is None or self._aside is None:
+            return super()._train_state()
+        # The environments are ahead of the storage then, and no stream may run over that gap.
+        return {GAP: "a stage was interrupted"} if self._aside.has_unstored else self._acting.state()
 
     def _take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str]) -> None:
         if self.acting.is_mid_step:

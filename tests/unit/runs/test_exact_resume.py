@@ -15,6 +15,7 @@ from recollect.api import Agent
 from recollect.callbacks import Callback
 from recollect.learner import Learner
 from recollect.roles import Training
+from recollect.scheme.collection.c_worker import CWorker
 from tests.schemes import make_scheme
 
 SMALL: dict[str, Any] = {
@@ -167,3 +168,16 @@ def test_an_agent_that_is_given_another_environment_begins_new_episodes(
         assert "a saved state is of an env made of" in caplog.text
         other.learn(30)
         other.evaluate(1)
+
+
+def test_environments_that_are_ahead_of_the_storage_are_not_resumed() -> None:
+    scheme = make_scheme("ddqn", "per")
+    worker = scheme.col_worker
+    assert isinstance(worker, CWorker)
+    assert scheme.resume_gap is None
+    worker.aside.begin(is_beside=False)
+    worker.aside.take()
+    assert scheme.resume_gap == "a stage was interrupted"
+    worker.aside.store()
+    assert scheme.resume_gap is None
+    scheme.stop()

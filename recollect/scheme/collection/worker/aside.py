@@ -51,6 +51,11 @@ class Aside:
         """How often an environment failed so far."""
         return self._components.envs_train.num_failures
 
+    @property
+    def has_unstored(self) -> bool:
+        """Whether steps were taken that nobody has stored, because their stage was interrupted."""
+        return bool(self._taken)
+
     def begin(self, *, is_beside: bool) -> None:
         """Make ready for a stage; `is_beside` if weights will be updated while steps are taken."""
         if self._taken:
