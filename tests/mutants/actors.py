@@ -20,7 +20,95 @@ MEMORY: Final = (f"{NETWORK_TESTS}/test_memory.py",)
 NORMALISE: Final = (f"{NETWORK_TESTS}/test_normalise.py",)
 TARGETS: Final = (f"{NETWORK_TESTS}/test_target_networks.py",)
 
+KERNELS: Final = ("tests/unit/agent/kernels/test_kernels.py",)
+LAYERS: Final = (f"{NETWORK_TESTS}/test_layers.py",)
+AUGMENT: Final = (f"{NETWORK_TESTS}/test_augment.py",)
+
 MUTANTS: Final = (
+    Mutant(
+        "a kernel writes into tensors of PyTorch's default dtype",
+        f"{NETWORKS}/fused_stack.py",
+        '{"dtype": torch.float32, "device": torch.device("cpu")}',
+        "{}",
+        KERNELS,
+    ),
+    Mutant(
+        "a kernel forgets the gradient of the activation",
+        "agent/kernels/stack_kernels.py",
+        "            if layer < shape[1]:\n",
+        "            if layer < shape[1] - 1:\n",
+        KERNELS,
+    ),
+    Mutant(
+        "a kernel takes rows with a gradient for others",
+        "agent/kernels/stack_kernels.py",
+        "        result = results[rows[index]]\n",
+        "        result = results[index]\n",
+        KERNELS,
+    ),
+    Mutant(
+        "a kernel scales gradients that are small enough",
+        "agent/kernels/row_kernels.py",
+        "    if share < _ONE:\n",
+        "    if share > _ZERO:\n",
+        KERNELS,
+    ),
+    Mutant(
+        "noise on weights is not factorised by roots",
+        f"{NETWORKS}/layers.py",
+        "drawn.sign() * drawn.abs().sqrt()",
+        "drawn",
+        LAYERS,
+    ),
+    Mutant(
+        "noise stays when a network no longer explores",
+        f"{NETWORKS}/layers.py",
+        "        self._noise = None\n",
+        "        pass\n",
+        LAYERS,
+    ),
+    Mutant(
+        "what dropout keeps is not scaled up",
+        f"{NETWORKS}/layers.py",
+        ".div_(kept)",
+        "",
+        LAYERS,
+    ),
+    Mutant(
+        "batch renormalisation does not correct towards the running mean",
+        f"{NETWORKS}/layers.py",
+        "scaled * scale + shift",
+        "scaled * scale",
+        LAYERS,
+    ),
+    Mutant(
+        "target networks move their statistics",
+        f"{NETWORKS}/layers.py",
+        "self.is_learning = self.weight.requires_grad",
+        "self.is_learning = True",
+        LAYERS,
+    ),
+    Mutant(
+        "a residual block has no way around it",
+        f"{NETWORKS}/composed.py",
+        "return inputs + changed",
+        "return changed",
+        LAYERS,
+    ),
+    Mutant(
+        "all rows of a batch are shifted alike",
+        f"{NETWORKS}/augment.py",
+        "(num_rows, 1), generator",
+        "(1, 1), generator",
+        AUGMENT,
+    ),
+    Mutant(
+        "images are shifted while acting too",
+        f"{NETWORKS}/augment.py",
+        "    def end(self) -> None:\n        self._generator = None",
+        "    def end(self) -> None:\n        pass",
+        AUGMENT,
+    ),
     Mutant(
         "a policy head that cannot leave actions out is found only when it acts",
         "agent/actors/networks/heads.py",
@@ -240,7 +328,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "bytes are not scaled",
-        f"{NETWORKS}/features.py",
+        f"{NETWORKS}/images.py",
         "values.float().mul_(scale)",
         "values.float()",
         FEATURES,

@@ -51,6 +51,12 @@ class BoxActions(nn.Module):
             action = torch.addcmul(self.shift, action, self.scale)
         return action.clamp(self.low, self.high)
 
+    def from_env(self, action: Tensor) -> Tensor:
+        """Environment units -> policy units, `[batch, action]`; an action with a single value is 0."""
+        if not self._is_scaled:
+            return action
+        return ((action - self.shift) / self.scale).masked_fill(self.scale == 0, 0.0).clamp(-1.0, 1.0)
+
     def draw(self, num: int, generator: Generator, mask: Tensor | None = None) -> Tensor:
         """Draw actions in policy units: uniform within finite bounds, else standard normal, `[num, action]`."""
         uniform = torch.rand(num, len(self.low), generator=generator, device=self.low.device)
@@ -75,6 +81,7 @@ class ChoiceActions(nn.Module):
     start: Tensor
     counts: Tensor
     _exists: Tensor
+    _entries: Tensor
 
     def __init__(self, space: gym.Space[Any]) -> None:
         super().__init__()
@@ -83,12 +90,20 @@ class ChoiceActions(nn.Module):
         self.register_buffer("start", start, persistent=False)
         counts = torch.tensor(choice_counts(space))
         self.register_buffer("counts", counts, persistent=False)
-        self.register_buffer("_exists", torch.arange(int(counts.max())) < counts[:, None], persistent=False)
+        places = torch.arange(int(counts.max()))
+        self.register_buffer("_exists", places < counts[:, None], persistent=False)
+        # Where a mask has the entry of each action of each choice; of one that does not exist, any.
+        entries = (counts.cumsum(0) - counts)[:, None] + places
+        self.register_buffer("_entries", entries.where(self._exists, 0), persistent=False)
         self._is_single = isinstance(space, gym.spaces.Discrete)
 
     def to_env(self, action: Tensor) -> Tensor:
         """Policy units -> environment units, `[batch, num_choices]`."""
         return action + self.start if self._is_shifted else action
+
+    def from_env(self, action: Tensor) -> Tensor:
+        """Environment units -> policy units, `[batch, num_choices]`."""
+        return action - self.start
 
     def read_mask(self, mask: Tensor) -> Tensor:
         """Which actions each choice allows, from a mask with an entry for each.
@@ -102,8 +117,7 @@ class ChoiceActions(nn.Module):
         -------
         bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, most_actions]`
         """
-        allowed = mask.new_zeros(*mask.shape[:-1], *self._exists.shape, dtype=torch.bool)
-        allowed[..., self._exists] = mask != 0
+        allowed = (mask != 0)[..., self._entries] & self._exists
         return allowed.squeeze(-2) if self._is_single else allowed
 
     def draw(self, num: int, generator: Generator, mask: Tensor | None = None) -> Tensor:

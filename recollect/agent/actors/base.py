@@ -1,7 +1,8 @@
 """The actor: all networks of an agent, and how observations pass through them."""
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -17,7 +18,9 @@ from recollect.agent.actors.config import ActorConfig, ActorOptions
 from recollect.agent.actors.factory import ActorFactory, AlgorithmLike, CreatesActors, plan_of
 from recollect.agent.actors.networks.body import Body
 from recollect.agent.actors.networks.critics import build_critics
+from recollect.agent.actors.networks.curiosity import RandomDistillation
 from recollect.agent.actors.networks.heads import build_policy
+from recollect.agent.actors.networks.layers import LearningPart, NoisyLinear
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
@@ -67,13 +70,14 @@ class Actor(nn.Module):
         self.generator = Generator()
         self.actions = build_actions(action_space, rescale=self.rescale_actions)
         visible = visible_space(obs_space) if self.is_masked else obs_space
-        self.normaliser = ObservationNormaliser(visible) if config.normalise_observations else None
+        self.normaliser = ObservationNormaliser(visible) if config.normalises else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
         self.body = Body(visible, config)
         self.policy = build_policy(plan, self.body.out_features, action_space, config, masks=self.is_masked)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
         self._add_targets()
+        self.curiosity = RandomDistillation(visible) if plan.intrinsic == "rnd" else None
 
     def _initialise(self) -> None:
         """Draw the first weights again, where those of the parts are not what is wanted."""
@@ -85,6 +89,8 @@ class Actor(nn.Module):
         self.target_critics = frozen_copy(self.critics) if self.plan.target_critics else None
         pairs = ((self.body, self.target_body), (self.policy, self.target_policy), (self.critics, self.target_critics))
         self._targets = TargetNetworks(pairs)
+        self._learning_parts = [part for part in self.modules() if isinstance(part, LearningPart)]
+        self.noisy_parts = [part for part in _trained(self.policy, self.critics) if isinstance(part, NoisyLinear)]
 
     if TYPE_CHECKING:
         create_factory: ClassVar[CreatesActors]
@@ -107,6 +113,27 @@ class Actor(nn.Module):
             """
             plan = plan_of(algorithm, action_space)
             return ActorFactory(cls, obs_space, action_space, plan, cls.config_class.of("actor", options))
+
+    @contextmanager
+    def learning(self, generator: Generator) -> Iterator[None]:
+        """Let networks behave as in learning inside: with dropout, noise, shifts and the statistics of batches."""
+        for part in self._learning_parts:
+            part.begin(generator)
+        self.body.features.train()
+        try:
+            yield
+        finally:
+            self.body.features.eval()
+            for part in self._learning_parts:
+                part.end()
+
+    def stir(self, generator: Generator | None) -> None:
+        """Draw the noise of noisy layers, for a step that explores; None to act without it."""
+        for part in self.noisy_parts:
+            if generator is None:
+                part.end()
+            else:
+                part.begin(generator)
 
     @property
     def device(self) -> torch.device:
@@ -215,6 +242,9 @@ class Actor(nn.Module):
     def _body(self, target: bool) -> Body:
         return self.body if not target or self.target_body is None else self.target_body
 
+    def _visible(self, obs: Observation) -> Observation:
+        return self.to_tensors(without_mask(obs) if self.is_masked else obs)
+
     def _normalise(self, obs: Observation) -> Observation:
         visible = without_mask(obs) if self.is_masked else obs
         return visible if self.normaliser is None else self.normaliser(visible)
@@ -262,11 +292,27 @@ class Actor(nn.Module):
             Rows that are no transition and are left out.
         """
         rows = slice(None) if skip is None else np.flatnonzero(~skip)
-        if self.normaliser is not None:
+        if self.normaliser is not None or self.curiosity is not None:
             visible = without_mask(obs) if self.is_masked else obs
-            self.normaliser.update(self.to_tensors(map_observation(lambda values: values[rows], visible)))
+            seen = self.to_tensors(map_observation(lambda values: values[rows], visible))
+            for part in (self.normaliser, self.curiosity):
+                if part is not None:
+                    part.update(seen)
         if self.reward_normaliser is not None:
             self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
+
+    def novelty(self, obs: Observation) -> Tensor | None:
+        """How badly the novelty of observations `[rows, …]` is predicted, `[rows, 1]`; None if nobody asks for it."""
+        if self.curiosity is None:
+            return None
+        return self.curiosity.novelty(self._visible(obs))
+
+    def intrinsic_reward(self, obs: Observation) -> Tensor | None:
+        """Rewards `[rows, 1]` of having reached observations `[rows, …]`; None if there are none."""
+        if self.curiosity is None:
+            return None
+        rewards: Tensor = self.curiosity(self._visible(obs))
+        return rewards
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
         """Scale rewards, if the config asks for it."""
@@ -291,3 +337,7 @@ class Actor(nn.Module):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read weights that an actor of the same shape saved."""
         load_weights(self, path)
+
+
+def _trained(*networks: nn.Module | None) -> Iterator[nn.Module]:
+    return chain.from_iterable(network.modules() for network in networks if network is not None)

@@ -10,9 +10,10 @@ from torch import nn
 
 from recollect.agent.registry import FEATURES, HEADS, MEMORIES
 from recollect.errors import ConfigError
-from recollect.options import Options, choices, count, count_or_zero, flag, one_of, option
+from recollect.options import Options, choices, count, count_or_zero, flag, number, one_of, option, optional
 
 Activation = Literal["relu", "tanh"]
+Network = Literal["mlp", "simba"]
 FeaturesBuilder = Callable[[gym.Space[Any]], nn.Module]
 """Called with the observation space."""
 
@@ -53,19 +54,40 @@ class ActorConfig(Options):
         _widths,
         search=choices([64, 64], [128, 128], [256, 256], [400, 300]),
     )
+    critic_hidden_sizes: tuple[int, ...] | None = option(
+        None, "Widths of the hidden layers of each critic; none for those of hidden_sizes.", optional(_widths)
+    )
+    network: Network = option(
+        "mlp",
+        "mlp, or simba: residual blocks with layer norms, one for each hidden layer, of normalised observations.",
+        one_of(*get_args(Network)),
+    )
     activation: Activation = option(
         "relu", "What follows each hidden layer: relu or tanh.", one_of(*get_args(Activation))
     )
     layer_norm: bool = option(False, "Whether each hidden layer is normalised before its activation.", flag)
-    dueling: bool = option(
-        False, "Whether action values are a state's value plus advantages (DDQN, SAC-discrete).", flag
+    critic_layer_norm: bool = option(False, "The same of the critics alone.", flag)
+    critic_dropout: float = option(
+        0.0, "Share of the critics' hidden layers that is dropped in learning.", number(0.0, 0.99)
     )
+    noisy: float = option(
+        0.0,
+        "Learned noise on all weights of policy and critics: its first deviation, such as 0.5; 0 for none.",
+        number(0.0),
+    )
+    batch_renorm: bool = option(
+        False, "Whether the inputs of all layers of policy and critics are normalised over the batch.", flag
+    )
+    dueling: bool = option(False, "Whether values of finitely many actions are a state's value plus advantages.", flag)
     features: str | FeaturesBuilder = option(
         "auto",
-        "auto: images pass a CNN, all else is flattened; flat: everything is. Or your own, which takes the observation "
-        "space and is a module with `out_features`.",
+        "auto: images pass the Nature CNN, all else is flattened; impala, data-efficient: another CNN; flat: all is "
+        "flattened. Or your own, which takes the observation space and is a module with `out_features`.",
         _features,
         kind=FEATURES.kind,
+    )
+    random_shift: int = option(
+        0, "Most pixels by which images are shifted at random while they are learned from; 4 in DrQ.", count_or_zero
     )
     feature_sizes: tuple[int, ...] = option(
         (), "Widths of layers that policy and critics share, between features and memory.", _widths
@@ -93,6 +115,11 @@ class ActorConfig(Options):
     normalise_rewards: bool = option(
         False, "Whether rewards are scaled by the running deviation of the discounted return.", flag
     )
+
+    @property
+    def normalises(self) -> bool:
+        """Whether observations are normalised: SimBa is made for such."""
+        return self.normalise_observations or self.network == "simba"
 
     def __post_init__(self) -> None:
         super().__post_init__()

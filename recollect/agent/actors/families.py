@@ -6,8 +6,9 @@ from typing import ClassVar
 from torch import nn
 
 from recollect.agent.actors.base import Actor
+from recollect.agent.actors.networks.composed import ComposedNetwork
 from recollect.agent.actors.networks.dense import EnsembleMLP
-from recollect.agent.actors.networks.features import NatureCNN
+from recollect.agent.actors.networks.images import ConvolutionalFeatures
 
 
 class OffPolicyActor(Actor):
@@ -52,7 +53,7 @@ class OnPolicyActor(Actor):
 def _orthogonalise(network: nn.Module | None, output_gain: float) -> None:
     """Have our own networks in a module drawn orthogonally; those of the user stay as they were made."""
     for part in network.modules() if network is not None else ():
-        if isinstance(part, EnsembleMLP):
+        if isinstance(part, (EnsembleMLP, ComposedNetwork)):
             part.orthogonalise(output_gain)
-        elif isinstance(part, NatureCNN):
+        elif isinstance(part, ConvolutionalFeatures):
             part.orthogonalise()

@@ -20,6 +20,21 @@ def map_observation(change: Callable[[Any], Array], obs: Observation) -> Observa
     return change(obs)
 
 
+def first_observations(space: gym.Space[Any], num: int) -> Observation:
+    """Observations `[num, …]` to try networks with: zeros, or where whole numbers begin later, the first of them."""
+    if isinstance(space, gym.spaces.Dict):
+        return {name: first_observations(part, num) for name, part in space.items()}
+    start = torch.as_tensor(np.asarray(getattr(space, "start", 0), space.dtype))
+    return start.expand(num, *(space.shape or ())).clone()
+
+
+def is_vector(space: gym.Space[Any]) -> bool:
+    """Whether observations are single numbers or vectors, also several by name; images are not."""
+    if isinstance(space, gym.spaces.Dict):
+        return all(is_vector(inner) for inner in space.values())
+    return len(space.shape or ()) <= 1
+
+
 def first_array(obs: Observation) -> Any:
     """Return any one array of a (nested) observation."""
     while isinstance(obs, Mapping):

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import gymnasium as gym
 
-from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.plan import ActorPlan, IntrinsicKind
 from recollect.agent.algorithms.acceleration import Precision
 from recollect.agent.algorithms.optimiser import check_optimiser, optimiser_name
 from recollect.options import Options, choices, count, count_or_zero, flag, log_range, number, one_of, option, optional
@@ -44,6 +44,16 @@ class AlgorithmConfig(Options, ABC):
     test_every: int = option(5000, "Network updates between evaluations; 0 for none.", count_or_zero)
     num_test_episodes: int = option(10, "Episodes of an evaluation.", count)
     max_grad_norm: float | None = grad_norm_limit(None)
+    intrinsic: IntrinsicKind | None = option(
+        None,
+        "What rewards new observations: rnd, random network distillation; none for nothing.",
+        optional(one_of(*get_args(IntrinsicKind))),
+    )
+    intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))
+    intrinsic_lr: float = option(1e-4, "Learning rate of what finds observations new.", number(0.0))
+    recompute_intrinsic: bool = option(
+        True, "Reward replayed steps by how new they are now, not by how new they were when collected.", flag
+    )
     optimiser: str = option("adam", "Optimiser: adam, adamw, or any other of torch.optim by name.", optimiser_name)
     optimiser_kwargs: Mapping[str, Any] | None = option(
         None, "Keyword arguments of the optimiser, such as weight_decay; none for its defaults."
@@ -76,4 +86,3 @@ class OffPolicyConfig(AlgorithmConfig):
         0.005, "Share of the new weights that target networks take on.", number(0.0, 1.0), search=log_range(1e-3, 0.1)
     )
     target_update_every: int = option(1, "Updates between those of the target networks.", count)
-    intrinsic_weight: float = option(1.0, "Weight of intrinsic rewards beside the task's.", number(0.0))

@@ -1,6 +1,6 @@
 """The object that builds an algorithm where it is needed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
@@ -41,6 +41,14 @@ class AlgorithmFactory:
     def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
         """Networks that an actor of these algorithms needs."""
         return self.algorithm_class.plan(action_space, self.config)
+
+    def __iter__(self) -> Iterator[object]:
+        """Refuse to be unpacked into a factory and a name, as PyTorchRL's `create_factory` is."""
+        name = self.algorithm_class.__name__
+        raise TypeError(
+            f"create_factory returns the factory alone: algo_factory = {name}.create_factory(...); give it, or the "
+            "class, where PyTorchRL takes the algorithm's name"
+        )
 
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.config.changed().items()]

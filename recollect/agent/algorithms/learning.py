@@ -17,14 +17,16 @@ from torch import Tensor, nn
 from recollect import keys
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.spaces import map_observation
 from recollect.agent.algorithms.acceleration import check_precision, compiled, products_in
 from recollect.agent.algorithms.base import Algorithm
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.factory import AlgorithmFactory, CreatesAlgorithms
-from recollect.agent.algorithms.optimiser import GroupedOptimiser, ParameterGroup
-from recollect.agent.algorithms.utils import put_gradients, take_gradients
+from recollect.agent.algorithms.optimiser import GroupedOptimiser, ParameterGroup, copy_fitting
+from recollect.agent.algorithms.utils import backward, put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
+from recollect.records import as_count
 from recollect.roles import ActingStep, Batch, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
 # Options that the optimiser and the compiled losses are built from.
@@ -32,8 +34,9 @@ _FIXED: Final = ("optimiser", "optimiser_kwargs", "compile")
 # Names in `state`.
 _COUNTERS: Final = ("num_updates", "num_computed", "num_acted", "num_missed")
 _MULTIPLIERS: Final = "multipliers."
-_OPTIMISER: Final = "optimiser."
+_OPTIMISER: Final = keys.OPTIMISER_PREFIX
 _GENERATOR: Final = "generator"
+_CPU: Final = "cpu"
 
 
 class Losses(NamedTuple):
@@ -105,7 +108,7 @@ class LearningAlgorithm(Algorithm):
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
-        self.optimiser = GroupedOptimiser(self._groups(), self.config, self.adam_epsilon)
+        self.optimiser = GroupedOptimiser([*self._groups(), *self._curiosity_group()], self.config, self.adam_epsilon)
         self._learn_from = compiled(self._backward, self.device) if self.config.compile else self._backward
         self.num_updates = 0
         self.num_computed = 0
@@ -143,7 +146,8 @@ class LearningAlgorithm(Algorithm):
         """
         if not isinstance(action_space, cls.action_spaces):
             raise ConfigError(f"{cls.title} cannot act in {action_space}. {advice(action_space)}")
-        return (cls.config_class() if config is None else config).plan(action_space)
+        config = cls.config_class() if config is None else config
+        return replace(config.plan(action_space), intrinsic=config.intrinsic)
 
     @property
     def gamma(self) -> float:
@@ -180,16 +184,24 @@ class LearningAlgorithm(Algorithm):
     def acting_step(
         self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
     ) -> ActingStep:
-        actor = self.actor
         with torch.inference_mode():
-            features, rhs = actor.encode(actor.to_tensors(obs), rhs, done)
-            mask = actor.action_mask(obs)
-            action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
-            if not deterministic:
-                self.num_acted += len(action)
-            clipped_action = actor.to_env(action)
+            action, clipped_action, rhs, other = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
+        if not deterministic:
+            self.num_acted += len(action)
         other = {name: _usual(value) for name, value in other.items()}
         return _usual(action), clipped_action, _usual(rhs), other
+
+    def act(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool) -> ActingStep:
+        """`acting_step` as a function of tensors on the actor's device, which exports trace; nothing is counted."""
+        actor = self.actor
+        features, rhs = actor.encode(obs, rhs, done)
+        mask = actor.action_mask(obs)
+        if actor.noisy_parts:
+            actor.stir(None if deterministic else actor.generator)
+        action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
+        if actor.noisy_parts:
+            actor.stir(None)
+        return action, actor.to_env(action), rhs, other
 
     def acting_through(self, actor: Actor) -> Self:
         """Return this algorithm as it is now, acting through other networks; chance and noise are the same ones."""
@@ -208,9 +220,10 @@ class LearningAlgorithm(Algorithm):
 
     def compute_gradients(self, batch: Batch, grads_to_cpu: bool = True, *args: object) -> tuple[Gradients, Info]:
         self.optimiser.zero_grad()
-        with self.actor.body.learning(), products_in(self.config.precision, self.device):
+        with self.actor.learning(self.generator), products_in(self.config.precision, self.device):
             losses = self._learn_from(batch)
-        scalars = self._finite({**losses.scalars, **self._clip_gradients()})
+            told = losses.scalars | self._learn_novelty(batch)
+        scalars = self._finite({**told, **self._clip_gradients()})
         self.num_computed += 1
         info: Info = {**scalars}
         if losses.errors is not None:
@@ -223,6 +236,20 @@ class LearningAlgorithm(Algorithm):
         self.optimiser.step(self.config, self._rate_share())
         self.num_updates += 1
         self._after_step()
+
+    @property
+    def intrinsic_weight(self) -> float:
+        """Weight of intrinsic rewards beside the task's."""
+        return self.config.intrinsic_weight
+
+    @property
+    def recomputes_intrinsic(self) -> bool:
+        """Whether replayed steps get the intrinsic rewards of now."""
+        return self.config.intrinsic is not None and self.config.recompute_intrinsic
+
+    def intrinsic_reward(self, obs: Observation) -> Tensor | None:
+        """Rewards `[rows, 1]` of having reached observations `[rows, ...]`; None if there are none."""
+        return self.actor.intrinsic_reward(obs)
 
     def set_weights(self, actor_weights: Weights, *args: object) -> None:
         self.actor.load_state_dict(actor_weights)
@@ -261,10 +288,10 @@ class LearningAlgorithm(Algorithm):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from what `state` returned."""
         for name in _COUNTERS:
-            setattr(self, name, int(state.get(name, 0)))
+            setattr(self, name, as_count(state.get(name, 0)))
         with torch.no_grad():
             for name, value in self.multipliers.items():
-                value.copy_(state[_MULTIPLIERS + name])
+                copy_fitting(name, value, state[_MULTIPLIERS + name])
         self.optimiser.load_state(
             {name.removeprefix(_OPTIMISER): value for name, value in state.items() if name.startswith(_OPTIMISER)}
         )
@@ -306,6 +333,26 @@ class LearningAlgorithm(Algorithm):
     def _backward(self, batch: Batch) -> Losses:
         """Compute the losses of a batch and let their gradients flow into the parameters."""
 
+    def _curiosity_group(self) -> list[ParameterGroup]:
+        curiosity = self.actor.curiosity
+        if curiosity is None:
+            return []
+        return [ParameterGroup("intrinsic", list(curiosity.predictor.parameters()), "intrinsic_lr")]
+
+    def _learn_novelty(self, batch: Batch) -> dict[str, Tensor]:
+        """Learn to predict what was reached, where that is rewarded; returns the loss by name."""
+        if self.actor.curiosity is None:
+            return {}
+        obs = batch[keys.NEXT_OBS]
+        if keys.MASK in batch:
+            is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]
+            obs = map_observation(lambda values: values[is_step], obs)
+        novelty = self.actor.novelty(obs)
+        assert novelty is not None
+        loss = novelty.mean()
+        backward(loss)
+        return {"loss_intrinsic": loss}
+
     def _multiplier_starts(self) -> dict[str, tuple[str, float]]:
         """Options that say where multipliers begin, each with the multiplier's name and the value it gets."""
         return {}
@@ -320,16 +367,19 @@ class LearningAlgorithm(Algorithm):
     def _after_step(self) -> None:
         """Called after an optimisation step, for example to update target networks."""
 
-    def _clip_gradients(self) -> dict[str, Tensor]:
+    def _clip_gradients(self) -> dict[str, Tensor | float]:
         if self.config.max_grad_norm is None:
             return {}
         norms = self.optimiser.clip_gradients(self.config.max_grad_norm)
         return {f"grad_norm_{name}": norm for name, norm in norms.items()}
 
-    def _finite(self, scalars: dict[str, Tensor]) -> dict[str, float]:
-        """Scalars as numbers, fetched at once; refuses those that are not finite."""
-        values = torch.stack([scalar.detach() for scalar in scalars.values()]).tolist()
-        numbers = dict(zip(scalars, values, strict=True))
+    def _finite(self, scalars: Mapping[str, Tensor | float]) -> dict[str, float]:
+        """Scalars as numbers, fetched from a device at once; refuses those that are not finite."""
+        if self.device.type == _CPU:
+            numbers = {name: each.item() if isinstance(each, Tensor) else each for name, each in scalars.items()}
+        else:
+            rows = [torch.as_tensor(scalar, device=self.device).detach() for scalar in scalars.values()]
+            numbers = dict(zip(scalars, torch.stack(rows).tolist(), strict=True))
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise NotFiniteError(

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from recollect.errors import ConfigError, closest
+from recollect.agent.kernels.fusible import are_fusible
+from recollect.agent.kernels.row_kernels import clip_row
+from recollect.errors import ConfigError, StorageError, closest
 
 if TYPE_CHECKING:
     from recollect.agent.algorithms.config import AlgorithmConfig
@@ -82,7 +84,7 @@ class GroupedOptimiser:
                 group.step(share * getattr(config, group.learning_rate))
 
     @torch.no_grad()
-    def clip_gradients(self, max_norm: float) -> dict[str, Tensor]:
+    def clip_gradients(self, max_norm: float) -> dict[str, Tensor | float]:
         """Limit the norm of each group's gradient; returns the norms as they were, by group."""
         return {group.name: group.clip_gradients(max_norm) for group in self.groups if group.has_gradients}
 
@@ -115,9 +117,12 @@ class _Group(ABC):
         """Gradients of the parameters that the last backward pass reached."""
         return [gradient for parameter in self.parameters if (gradient := parameter.grad) is not None]
 
-    def clip_gradients(self, max_norm: float) -> Tensor:
+    def clip_gradients(self, max_norm: float) -> Tensor | float:
         """Limit the norm of all gradients together; returns it as it was."""
         gradients = self.gradients
+        if len(gradients) == 1 and gradients[0].is_contiguous() and are_fusible(*gradients):
+            found: float = clip_row(gradients[0].numpy().reshape(-1), max_norm, _SMALL)
+            return found
         norms = torch._foreach_norm(gradients)
         norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         torch._foreach_mul_(gradients, (max_norm / (norm + _SMALL)).clamp_(max=1.0))
@@ -172,7 +177,7 @@ class _FusedGroup(_Group):
 
     def load_state(self, state: _State) -> None:
         for name, tensor in self._tensors():
-            tensor.copy_(torch.as_tensor(state[name]))
+            copy_fitting(name, tensor, state[name])
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The running means by name, not copied."""
@@ -205,7 +210,50 @@ class _TorchGroup(_Group):
         for key, value in state.items():
             name, _, index = key.rpartition(".")
             entries.setdefault(int(index), {})[name] = value
+        expected = self._after_a_step()
+        for number, found in entries.items():
+            _check_entries(number, expected.get(number, {}), found)
         self._optimiser.load_state_dict(self._optimiser.state_dict() | {"state": entries})
+
+    def _after_a_step(self) -> dict[int, dict[str, Tensor | float]]:
+        """What the optimiser keeps of each parameter once it has moved it; found by moving others of their shapes."""
+        twins = [nn.Parameter(torch.zeros_like(parameter)) for parameter in self.parameters]
+        for twin in twins:
+            twin.grad = torch.zeros_like(twin)
+        (keywords,) = self._optimiser.state_dict()["param_groups"]
+        make: Any = type(self._optimiser)
+        other = make(twins)
+        other.param_groups[0].update({name: value for name, value in keywords.items() if name != "params"})
+        other.step()
+        found: dict[int, dict[str, Any]] = other.state_dict()["state"]
+        return {
+            index: {name: value for name, value in entries.items() if value is not None}
+            for index, entries in found.items()
+        }
+
+
+def copy_fitting(name: str, target: Tensor, value: Tensor | float) -> None:
+    """Copy what a file holds into a tensor, which it must not be stretched or converted to fit."""
+    _check_fits(name, target, value)
+    target.copy_(torch.as_tensor(value))
+
+
+def _check_entries(index: int, expected: _State, found: _State) -> None:
+    """Refuse what an optimiser cannot have kept of a parameter."""
+    if expected.keys() != found.keys():
+        raise StorageError(f"an optimiser keeps {sorted(expected)} of parameter {index}, a state has {sorted(found)}")
+    for name, value in expected.items():
+        _check_fits(f"{name}.{index}", value, found[name])
+
+
+def _check_fits(name: str, expected: Tensor | float, value: Tensor | float) -> None:
+    own, found = torch.as_tensor(expected), torch.as_tensor(value)
+    if found.shape != own.shape or found.is_floating_point() != own.is_floating_point():
+        raise StorageError(
+            f"a state has {name} of {found.dtype} {tuple(found.shape)}, expected {own.dtype} {tuple(own.shape)}"
+        )
+    if not torch.isfinite(found).all():
+        raise StorageError(f"a state has {name} that is NaN or infinite")
 
 
 def optimiser_name(name: str, value: object) -> str:

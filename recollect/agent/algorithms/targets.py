@@ -39,6 +39,27 @@ def best_action(q_t: Tensor, mask: Tensor | None = None) -> Tensor:
     return (q_t if mask is None else q_t.masked_fill(~mask, -math.inf)).argmax(-1, keepdim=True)
 
 
+def epsilon_greedy_log_prob(
+    q_t: Tensor, action_t: Tensor, greedy_t: Tensor, epsilon: float, mask: Tensor | None = None
+) -> Tensor:
+    """Log-probability `[batch, 1]` of actions that are greedy, but random in a share `epsilon` of the steps.
+
+    Parameters
+    ----------
+    q_t : tensor `[batch, num_actions]`
+        Value of each action.
+    action_t, greedy_t : int tensor `[batch, 1]`
+        Actions taken, and those of the highest value.
+    epsilon : float
+        Share of random actions. An action that could not be taken counts as very unlikely.
+    mask : bool tensor `[batch, num_actions]`, optional
+        Which actions are allowed.
+    """
+    num_allowed = float(q_t.shape[-1]) if mask is None else mask.sum(-1, keepdim=True).clamp(min=1)
+    chance = epsilon / num_allowed + (1.0 - epsilon) * (action_t == greedy_t).to(q_t.dtype)
+    return chance.clamp(min=torch.finfo(q_t.dtype).eps).log()
+
+
 def double_q_value(q_tp1: Tensor, q_tp1_target: Tensor, mask: Tensor | None = None) -> Tensor:
     """Target network's value of the action that the online network prefers (van Hasselt et al., 2015).
 
@@ -178,3 +199,29 @@ def lagrangian(kl: Tensor, multiplier: Tensor, epsilon: float) -> Bound:
     Bound
     """
     return Bound(multiplier.detach() * kl, multiplier * (epsilon - kl.detach()))
+
+
+def td3_bc_losses(q_t: Tensor, action: Tensor, data_action: Tensor, alpha: float) -> Tensor:
+    """Losses `[batch, 1]` of a policy that climbs values, scaled to a size of `alpha`, and stays close to the data.
+
+    Parameters
+    ----------
+    q_t : tensor `[batch, 1]`
+        Values of the policy's actions.
+    action, data_action : tensor `[batch, action]`
+        Actions of the policy, and those of the data.
+    alpha : float
+        Weight of the values.
+    """
+    scale = alpha / q_t.detach().abs().mean().clamp(min=1e-8)
+    return (action - data_action).square().mean(-1, keepdim=True) - scale * q_t
+
+
+def expectile_losses(error: Tensor, expectile: float) -> Tensor:
+    """Squares of errors, of which those above 0 count `expectile` and those below the rest; of the shape of `error`."""
+    return torch.where(error > 0, expectile, 1.0 - expectile) * error.square()
+
+
+def advantage_weights(advantage: Tensor, scale: float, largest: float) -> Tensor:
+    """Weights of actions by their advantage: `exp(scale * advantage)`, at most `largest`."""
+    return (scale * advantage).exp().clamp(max=largest)

@@ -58,6 +58,11 @@ class Transitions:
                 self._next[is_target] = self._encode_next(is_target)
         return self._next[is_target]
 
+    @torch.no_grad()
+    def target_features(self) -> Tensor:
+        """Features `[rows, F]` of the observations from the target body, if there is one."""
+        return self.features.detach() if self._actor.target_body is None else self._encode_target()
+
     @property
     def mask(self) -> Tensor | None:
         """Which actions were allowed, bool `[rows, num_actions]`; None if all were."""
@@ -78,6 +83,10 @@ class Transitions:
 
     def _encode(self) -> Tensor:
         return self._actor.encode(self._actor.to_tensors(self._batch[keys.OBS]), NO_STATE, NO_STATE)[0]
+
+    def _encode_target(self) -> Tensor:
+        obs = self._actor.to_tensors(self._batch[keys.OBS])
+        return self._actor.encode(obs, NO_STATE, NO_STATE, target=True)[0]
 
     def _encode_next(self, target: bool) -> Tensor:
         obs = self._actor.to_tensors(self._batch[keys.NEXT_OBS])
@@ -119,6 +128,10 @@ class SequenceTransitions(Transitions):
         features, states = self._unroll(self._begin, self._end, self._warm_states())
         self._states = states.detach()  # [num_seq, trained, R]
         return features.flatten(0, 1)
+
+    def _encode_target(self) -> Tensor:
+        features = self._unroll(0, self._end, self._start, target=True)[0]
+        return features[:, self._begin :].flatten(0, 1)
 
     def _encode_next(self, target: bool) -> Tensor:
         states = self._target_states() if target else self._online_states()

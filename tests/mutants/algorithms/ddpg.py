@@ -13,8 +13,8 @@ MUTANTS: Final = (
     Mutant(
         "DDPG's target from the online critics",
         f"{ALGORITHMS}/off_policy/ddpg.py",
-        "q_tp1 = self.target_critics(",
-        "q_tp1 = self.critics(",
+        "q_tp1 = self._lowest(self.target_critics(",
+        "q_tp1 = self._lowest(self.critics(",
         LOSSES,
     ),
     Mutant(
@@ -48,15 +48,15 @@ MUTANTS: Final = (
     Mutant(
         "TD3 takes the larger value",
         f"{ALGORITHMS}/off_policy/ddpg.py",
-        ".amin(0)",
-        ".amax(0)",
+        "self._lowest(self.target_critics(features, self._next_action(features)))",
+        "self.target_critics(features, self._next_action(features)).amax(0)",
         LOSSES,
     ),
     Mutant(
         "TD3 averages the critics",
         f"{ALGORITHMS}/off_policy/ddpg.py",
-        ".amin(0)",
-        ".mean(0)",
+        "self._lowest(self.target_critics(features, self._next_action(features)))",
+        "self.target_critics(features, self._next_action(features)).mean(0)",
         LOSSES,
     ),
     Mutant(

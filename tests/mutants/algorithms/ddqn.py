@@ -62,8 +62,8 @@ MUTANTS: Final = (
     Mutant(
         "DDQN is greedy among actions that are not allowed",
         f"{ALGORITHMS}/off_policy/ddqn.py",
-        "best_action(self.critics(features)[0], mask)",
-        "best_action(self.critics(features)[0])",
+        "best_action(self._mean(self.critics(features)[0]), mask)",
+        "best_action(self._mean(self.critics(features)[0]))",
         MASKS,
     ),
 )

@@ -27,8 +27,8 @@ MUTANTS: Final = (
     Mutant(
         "MPO's values from the online critics",
         f"{ALGORITHMS}/off_policy/mpo.py",
-        "values = self.target_critics(",
-        "values = self.critics(",
+        "values = self._lowest(self.target_critics(",
+        "values = self._lowest(self.critics(",
         LOSSES,
     ),
     Mutant(
@@ -48,8 +48,8 @@ MUTANTS: Final = (
     Mutant(
         "MPO's critics take the larger value",
         f"{ALGORITHMS}/off_policy/mpo.py",
-        ".amin(0)",
-        ".amax(0)",
+        "self._lowest(",
+        "(lambda values: values.amax(0))(",
         LOSSES,
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Faults in PPO's losses."""
+"""Faults in the losses of PPO, A2C and PQN."""
 
 from typing import Final
 
@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+A2C: Final = (f"{TESTS}/on_policy/test_a2c.py",)
+PQN: Final = (f"{TESTS}/on_policy/test_pqn.py",)
 MASKS: Final = (f"{TESTS}/test_masks.py",)
 
 MUTANTS: Final = (
@@ -82,14 +84,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "PPO normalises no advantages",
-        f"{ALGORITHMS}/on_policy/ppo.py",
+        f"{ALGORITHMS}/on_policy/policy_gradient.py",
         "return normalised(advantages) if self.config.normalise_advantages else advantages",
         "return advantages",
         PPO,
     ),
     Mutant(
         "PPO's burn-in has no state",
-        f"{ALGORITHMS}/on_policy/ppo.py",
+        f"{ALGORITHMS}/on_policy/base.py",
         """        if num_warm.any():
 """,
         """        if False:
@@ -102,5 +104,54 @@ MUTANTS: Final = (
         "        features, rows, mask = self._read(batch)\n        policy = self._distribution(features, mask)\n",
         "        features, rows, _ = self._read(batch)\n        policy = self._distribution(features, None)\n",
         MASKS,
+    ),
+    Mutant(
+        "A2C's weight takes part in the gradient",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        "(log_prob_t.detach() - acted_log_prob_t)",
+        "(log_prob_t - acted_log_prob_t)",
+        A2C,
+    ),
+    Mutant(
+        "A2C's weight has no limit",
+        f"{ALGORITHMS}/on_policy/surrogate.py",
+        ".exp().clamp(max=1.0)\n",
+        ".exp()\n",
+        A2C,
+    ),
+    Mutant(
+        "A2C predicts advantages",
+        f"{ALGORITHMS}/on_policy/a2c.py",
+        "self.critics(features) - rows[keys.RETURN]",
+        "self.critics(features) - rows[keys.ADVANTAGE]",
+        A2C,
+    ),
+    Mutant(
+        "PQN's targets are the state's",
+        f"{ALGORITHMS}/on_policy/pqn.py",
+        "target = rows[keys.VALUE] + rows[keys.ADVANTAGE]",
+        "target = rows[keys.RETURN]",
+        PQN,
+    ),
+    Mutant(
+        "PQN bootstraps from the action taken",
+        f"{ALGORITHMS}/on_policy/pqn.py",
+        "keys.VALUE: q_t.gather(-1, greedy)",
+        "keys.VALUE: q_t.gather(-1, action)",
+        PQN,
+    ),
+    Mutant(
+        "PQN trusts the mean after a rollout",
+        f"{ALGORITHMS}/on_policy/pqn.py",
+        "return q_t.gather(-1, best_action(q_t, self.actor.action_mask(obs)))",
+        "return q_t.mean(-1, keepdim=True)",
+        PQN,
+    ),
+    Mutant(
+        "PQN's random actions are never greedy",
+        f"{ALGORITHMS}/targets.py",
+        "chance = epsilon / num_allowed + (1.0 - epsilon) *",
+        "chance = epsilon / num_allowed + (1.0 - epsilon / num_allowed) *",
+        PQN,
     ),
 )

@@ -19,8 +19,8 @@ MUTANTS: Final = (
     Mutant(
         "SAC's target from the online critics",
         f"{ALGORITHMS}/off_policy/sac.py",
-        "q_tp1 = self.target_critics(",
-        "q_tp1 = self.critics(",
+        "q_tp1 = self._lowest(self.target_critics(",
+        "q_tp1 = self._lowest(self.critics(",
         LOSSES,
     ),
     Mutant(
@@ -33,17 +33,15 @@ MUTANTS: Final = (
     Mutant(
         "SAC's target takes the mean of the critics",
         f"{ALGORITHMS}/off_policy/sac.py",
-        """action).amin(0)
-        return soft_value(q_tp1""",
-        """action).mean(0)
-        return soft_value(q_tp1""",
+        "q_tp1 = self._lowest(self.target_critics(steps.next_features(target=True), action))",
+        "q_tp1 = self.target_critics(steps.next_features(target=True), action).mean(0)",
         LOSSES,
     ),
     Mutant(
         "SAC's policy follows the mean of the critics",
         f"{ALGORITHMS}/off_policy/sac.py",
-        "q_t = self.critics(features, action).amin(0)",
-        "q_t = self.critics(features, action).mean(0)",
+        "return values.amin(0) if",
+        "return values.mean(0) if",
         LOSSES,
     ),
     Mutant(

@@ -20,8 +20,8 @@ MUTANTS: Final = (
     Mutant(
         "discrete SAC's target from the online critics",
         f"{ALGORITHMS}/off_policy/sac_discrete.py",
-        "q_tp1 = self.target_critics(",
-        "q_tp1 = self.critics(",
+        "q_tp1 = self._lowest(self.target_critics(",
+        "q_tp1 = self._lowest(self.critics(",
         LOSSES,
     ),
     Mutant(
@@ -34,8 +34,8 @@ MUTANTS: Final = (
     Mutant(
         "discrete SAC's target takes the larger value",
         f"{ALGORITHMS}/off_policy/sac_discrete.py",
-        "steps.next_features(target=True)).amin(0)",
-        "steps.next_features(target=True)).amax(0)",
+        "self._lowest(self.target_critics(steps.next_features(target=True)))",
+        "self.target_critics(steps.next_features(target=True)).amax(0)",
         LOSSES,
     ),
     Mutant(

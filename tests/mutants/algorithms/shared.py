@@ -16,8 +16,24 @@ DETERMINISTIC: Final = (f"{EVERY[0]}::test_deterministic_actions_do_not_change",
 RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_resumes_exactly",)
 DDQN: Final = (f"{TESTS}/off_policy/test_ddqn.py",)
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+INTRINSIC: Final = (f"{TESTS}/test_intrinsic.py",)
+CURIOSITY: Final = ("tests/unit/agent/actors/networks/test_curiosity.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "a random subset of critics is always the first of them",
+        "agent/algorithms/off_policy/actor_critic.py",
+        "torch.randperm(len(values), generator=self.generator, device=values.device)[:num]",
+        "torch.arange(num, device=values.device)",
+        ("tests/unit/agent/algorithms/off_policy/test_losses.py",),
+    ),
+    Mutant(
+        "a policy that climbs the mean of critics climbs the lowest",
+        "agent/algorithms/off_policy/sac.py",
+        'if self.config.policy_critics == "lowest" else values.mean(0)',
+        'if self.config.policy_critics == "lowest" else values.amin(0)',
+        ("tests/unit/agent/algorithms/off_policy/test_losses.py",),
+    ),
     Mutant(
         "gradients that are not finite are applied",
         f"{ALGORITHMS}/learning.py",
@@ -49,8 +65,8 @@ MUTANTS: Final = (
     Mutant(
         "deterministic actions count as exploration",
         f"{ALGORITHMS}/learning.py",
-        "            if not deterministic:\n                self.num_acted += len(action)\n",
-        "            self.num_acted += len(action)\n",
+        "        if not deterministic:\n            self.num_acted += len(action)\n",
+        "        self.num_acted += len(action)\n",
         DETERMINISTIC,
     ),
     Mutant(
@@ -63,7 +79,7 @@ MUTANTS: Final = (
     Mutant(
         "a checkpoint of an algorithm lacks its counters",
         f"{ALGORITHMS}/learning.py",
-        "setattr(self, name, int(state.get(name, 0)))",
+        "setattr(self, name, as_count(state.get(name, 0)))",
         "setattr(self, name, 0)",
         RESTORED,
     ),
@@ -77,14 +93,14 @@ MUTANTS: Final = (
     Mutant(
         "a restored algorithm has the first temperature again",
         f"{ALGORITHMS}/learning.py",
-        "                value.copy_(state[_MULTIPLIERS + name])\n",
+        "                copy_fitting(name, value, state[_MULTIPLIERS + name])\n",
         "                value.copy_(value)\n",
         RESTORED,
     ),
     Mutant(
         "restored optimisers begin with empty moments",
         f"{ALGORITHMS}/optimiser.py",
-        "            tensor.copy_(torch.as_tensor(state[name]))\n",
+        "            copy_fitting(name, tensor, state[name])\n",
         "            tensor.zero_()\n",
         OPTIMISER,
     ),
@@ -146,20 +162,20 @@ MUTANTS: Final = (
     Mutant(
         "DDQN explores when it is told not to",
         f"{ALGORITHMS}/off_policy/ddqn.py",
-        "        if deterministic:\n            return greedy, {}\n",
-        "",
+        "return greedy if deterministic else self._explore(greedy, mask), {}",
+        "return self._explore(greedy, mask), {}",
         DETERMINISTIC,
     ),
     Mutant(
         "DDQN's share of random actions falls below its end",
-        f"{ALGORITHMS}/off_policy/ddqn.py",
+        f"{ALGORITHMS}/exploration.py",
         "min(1.0, self.num_acted / self.config.epsilon_steps)",
         "self.num_acted / self.config.epsilon_steps",
         DDQN,
     ),
     Mutant(
         "DDQN takes random actions where it should be greedy",
-        f"{ALGORITHMS}/off_policy/ddqn.py",
+        f"{ALGORITHMS}/exploration.py",
         "torch.where(chance < self.epsilon,",
         "torch.where(chance >= self.epsilon,",
         DDQN,
@@ -194,16 +210,51 @@ MUTANTS: Final = (
     ),
     Mutant(
         "PPO anneals by updates alone, not by what was missed",
-        f"{ALGORITHMS}/on_policy/ppo.py",
+        f"{ALGORITHMS}/on_policy/base.py",
         "num_due = self.num_updates + self.num_missed",
         "num_due = self.num_updates",
         PPO,
     ),
     Mutant(
         "PPO bootstraps from the state before the step",
-        f"{ALGORITHMS}/on_policy/ppo.py",
+        f"{ALGORITHMS}/on_policy/base.py",
         "self.actor.encode(batch[keys.NEXT_OBS], rhs,",
         "self.actor.encode(batch[keys.OBS], rhs,",
         PPO,
+    ),
+    Mutant(
+        "what is new is learned from the step before",
+        f"{ALGORITHMS}/learning.py",
+        "obs = batch[keys.NEXT_OBS]\n        if keys.MASK in batch:",
+        "obs = batch[keys.OBS]\n        if keys.MASK in batch:",
+        INTRINSIC,
+    ),
+    Mutant(
+        "burn-in and padding count as seen",
+        f"{ALGORITHMS}/learning.py",
+        "is_step = batch[keys.MASK].squeeze(-1).bool()  # [num_seq, length]",
+        "is_step = torch.ones_like(batch[keys.MASK]).squeeze(-1).bool()",
+        INTRINSIC,
+    ),
+    Mutant(
+        "intrinsic rewards are folded without the discount",
+        "agent/storages/off_policy/replay_buffer.py",
+        "self._gamma() ** step * rewards",
+        "rewards",
+        INTRINSIC,
+    ),
+    Mutant(
+        "the scale of novelty forgets its mean",
+        "agent/actors/networks/curiosity.py",
+        " + running.mean.square()",
+        "",
+        CURIOSITY,
+    ),
+    Mutant(
+        "the random network learns too",
+        "agent/actors/networks/curiosity.py",
+        "num_hidden=1).requires_grad_(False)",
+        "num_hidden=2)",
+        CURIOSITY,
     ),
 )

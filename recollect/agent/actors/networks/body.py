@@ -1,7 +1,5 @@
 """What policy and critics share: features of the observation, and the memory."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import gymnasium as gym
@@ -9,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
+from recollect.agent.actors.networks.augment import RandomShift
 from recollect.agent.actors.networks.dense import MLP
 from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
-from recollect.agent.actors.spaces import map_observation
+from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
 from recollect.errors import ConfigError
 from recollect.roles import Observation
@@ -25,6 +24,7 @@ class Body(nn.Module):
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
         self.features = _features_of(space, config).eval()
+        self.shift = RandomShift(space, config.random_shift) if config.random_shift else None
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
         self.memory = build_memory(config, sizes[-1])
@@ -32,26 +32,18 @@ class Body(nn.Module):
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""
-        features = self._encode(obs)
+        features = self._encode(obs if self.shift is None else self.shift(obs))
         return (features, state) if self.memory is None else self.memory(features, state, done)
 
     def unroll(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
         num_seq, length = done.shape[:2]
-        flat = self._encode(map_observation(lambda part: part.flatten(0, 1), obs))
+        shifted = obs if self.shift is None else self.shift(obs)
+        flat = self._encode(map_observation(lambda part: part.flatten(0, 1), shifted))
         features = flat.view(num_seq, length, -1)
         if self.memory is None:
             return features, state.unsqueeze(1).expand(-1, length, -1)
         return self.memory.unroll(features, state, done)
-
-    @contextmanager
-    def learning(self) -> Iterator[None]:
-        """Let features of the user's own behave as in training inside, with dropout and the statistics of batches."""
-        self.features.train()
-        try:
-            yield
-        finally:
-            self.features.eval()
 
     def _encode(self, obs: Observation) -> Tensor:
         features: Tensor = self.features(obs)
@@ -74,7 +66,7 @@ def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
 @torch.no_grad()
 def _check_width(features: Any, space: gym.Space[Any]) -> None:
     """Refuse features of the user's own that do not give what they say, by two observations of zeros."""
-    obs = map_observation(torch.as_tensor, gym.vector.utils.create_empty_array(space, 2))
+    obs = first_observations(space, 2)
     with torch.random.fork_rng(devices=[]):
         given = features(obs)
     expected = (2, features.out_features)

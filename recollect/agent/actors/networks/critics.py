@@ -8,50 +8,71 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.dense import MLP, EnsembleMLP
+from recollect.agent.actors.networks.composed import build_ensemble, build_single, critic_layers, critic_sizes
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.errors import ConfigError
 
 
 class ActionCritics(nn.Module):
-    """Values of given actions, one per critic."""
+    """Values of given actions, one per critic, or the atoms of each."""
 
-    def __init__(self, num: int, num_features: int, width: int, config: ActorConfig) -> None:
+    def __init__(self, plan: ActorPlan, num_features: int, width: int, config: ActorConfig) -> None:
         super().__init__()
-        self.network = _ensemble(num, (num_features + width, *config.hidden_sizes, 1), config)
+        sizes = (num_features + width, *critic_sizes(config), plan.num_atoms)
+        self.network = build_ensemble(plan.num_critics, sizes, config, critic_layers(plan, config))
 
     def forward(self, features: Tensor, action: Tensor) -> Tensor:
-        """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
+        """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, num_atoms]`."""
         values: Tensor = self.network(features, action)
         return values
 
     def first(self, features: Tensor, action: Tensor) -> Tensor:
-        """The same of the first critic alone -> values `[batch, 1]`."""
+        """The same of the first critic alone -> values `[batch, num_atoms]`."""
         return self.network.first(features, action)
 
 
+class ChoiceCritics(nn.Module):
+    """The atoms of each action's value."""
+
+    def __init__(self, plan: ActorPlan, num_features: int, num_actions: int, config: ActorConfig) -> None:
+        super().__init__()
+        self._atoms = (num_actions, plan.num_atoms)
+        sizes = (num_features, *critic_sizes(config), num_actions * plan.num_atoms)
+        self.network = build_ensemble(plan.num_critics, sizes, config, critic_layers(plan, config))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features `[batch, num_features]` -> atoms `[num, batch, num_actions, num_atoms]`."""
+        atoms: Tensor = self.network(features)
+        return atoms.view(*atoms.shape[:2], *self._atoms)
+
+
 class DuelingCritics(nn.Module):
-    """Values of all actions as a state's value plus advantages that average to 0.
+    """Values of all actions as a state's value plus advantages that average to 0; so each atom, where there are many.
 
     Wang et al. (2016), arXiv 1511.06581. The value and the advantages split at the last hidden layer.
     """
 
-    def __init__(self, num: int, num_features: int, num_actions: int, config: ActorConfig) -> None:
+    def __init__(self, plan: ActorPlan, num_features: int, num_actions: int, config: ActorConfig) -> None:
         super().__init__()
-        *shared, last = (num_features, *config.hidden_sizes)
+        num, layers = plan.num_critics, critic_layers(plan, config)
+        *shared, last = (num_features, *critic_sizes(config))
         split = shared[-1] if shared else last
         own = (split, last) if shared else (split,)
-        self.trunk = _ensemble(num, shared, config, activate_output=True) if len(shared) > 1 else None
-        self.value = _ensemble(num, (*own, 1), config)
-        self.advantage = _ensemble(num, (*own, num_actions), config)
+        self._atoms = (num_actions, plan.num_atoms)
+        self.trunk = build_ensemble(num, shared, config, layers, activate_output=True) if len(shared) > 1 else None
+        self.value = build_ensemble(num, (*own, plan.num_atoms), config, layers)
+        self.advantage = build_ensemble(num, (*own, num_actions * plan.num_atoms), config, layers)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features `[batch, num_features]` -> values `[num, batch, num_actions]`."""
+        """Features `[batch, num_features]` -> values `[num, batch, num_actions]`, atoms as in `ChoiceCritics`."""
         hidden = features if self.trunk is None else self.trunk(features)
         advantage: Tensor = self.advantage(hidden)
         value: Tensor = self.value(hidden)
-        return advantage + (value - advantage.mean(-1, keepdim=True))
+        if self._atoms[1] == 1:
+            return advantage + (value - advantage.mean(-1, keepdim=True))
+        advantage = advantage.view(*advantage.shape[:2], *self._atoms)
+        return advantage + (value.unsqueeze(-2) - advantage.mean(-2, keepdim=True))
 
 
 class OwnCritics(nn.Module):
@@ -75,7 +96,8 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
     """Build the critics that a plan asks for.
 
     From features `[batch, num_features]` they give, of kind "value", `[batch, 1]`; of kind "q_values", of each action,
-    `[num, batch, num_actions]`; and of kind "q_action", from actions too, `[num, batch, 1]`.
+    `[num, batch, num_actions]`; and of kind "q_action", from actions too, `[num, batch, 1]`. With several atoms, those
+    of each value along the last axis.
     """
     if callable(plan.critic):
         return plan.critic(num_features, space, config)
@@ -85,19 +107,15 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
         return critics[0] if plan.critic == "value" else OwnCritics(critics)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
-    sizes = (num_features, *config.hidden_sizes)
+    sizes, layers = (num_features, *critic_sizes(config)), critic_layers(plan, config)
     if plan.critic == "value":
-        return MLP((*sizes, 1), activation=config.activation, layer_norm=config.layer_norm)
+        return build_single((*sizes, 1), config, layers)
     if plan.critic == "q_action":
-        return ActionCritics(plan.num_critics, num_features, action_width(space), config)
+        return ActionCritics(plan, num_features, action_width(space), config)
     if not isinstance(space, gym.spaces.Discrete):
         raise ConfigError(f"a critic of kind 'q_values' needs Discrete actions, got {space}; choose another algorithm")
-    if config.dueling:
-        return DuelingCritics(plan.num_critics, num_features, int(space.n), config)
-    return _ensemble(plan.num_critics, (*sizes, int(space.n)), config)
-
-
-def _ensemble(num: int, sizes: Sequence[int], config: ActorConfig, *, activate_output: bool = False) -> EnsembleMLP:
-    return EnsembleMLP(
-        num, sizes, activation=config.activation, layer_norm=config.layer_norm, activate_output=activate_output
-    )
+    if config.dueling or plan.dueling:
+        return DuelingCritics(plan, num_features, int(space.n), config)
+    if plan.num_atoms > 1:
+        return ChoiceCritics(plan, num_features, int(space.n), config)
+    return build_ensemble(plan.num_critics, (*sizes, int(space.n)), config, layers)

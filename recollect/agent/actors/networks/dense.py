@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
+from recollect.agent.actors.networks.fused_stack import FusedGradient, is_fusible, run_fused
 from recollect.agent.actors.networks.stack import Stack, StackGradient
 
 _FLAT: Final = "flat"
@@ -108,6 +109,11 @@ class EnsembleMLP(nn.Module):
     def _run(self, inputs: Sequence[Tensor], num: int) -> Tensor:
         stack, flat = self._stack, self.flat
         is_plain = self._has_norms or torch.compiler.is_compiling() or torch.is_autocast_enabled(flat.device.type)
+        if not is_plain and is_fusible(stack, num, flat, inputs):
+            if not torch.is_grad_enabled():
+                return run_fused(stack, num, flat, inputs)
+            fused: Tensor = FusedGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
+            return fused
         if torch.is_grad_enabled() and not is_plain:
             found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
             return found

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.composed import build_single, policy_layers
 from recollect.agent.actors.networks.distributions import (
     IMPOSSIBLE,
     Bernoulli,
@@ -20,7 +20,7 @@ from recollect.agent.actors.networks.distributions import (
     MultiCategorical,
     SquashedGaussian,
 )
-from recollect.agent.actors.plan import ActorPlan, PolicyKind
+from recollect.agent.actors.plan import PLAIN, ActorPlan, Layers, PolicyKind
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
@@ -30,12 +30,12 @@ _LOG_STD_RANGE: Final = (-20.0, 2.0)
 
 
 class Head(nn.Module, ABC):
-    """Base of the policies: an MLP with as many numbers per row as the distribution over actions needs."""
+    """Base of the policies: a network with as many numbers per row as the distribution over actions needs."""
 
-    def __init__(self, num_features: int, space: Any, config: ActorConfig) -> None:
+    def __init__(self, num_features: int, space: Any, config: ActorConfig, layers: Layers = PLAIN) -> None:
         super().__init__()
         sizes = (num_features, *config.hidden_sizes, self._num_outputs(space))
-        self.network = MLP(sizes, activation=config.activation, layer_norm=config.layer_norm)
+        self.network = build_single(sizes, config, layers)
 
     def _num_outputs(self, space: Any) -> int:
         return action_width(space)
@@ -66,8 +66,8 @@ class SquashedGaussianHead(Head):
 class GaussianHead(Head):
     """A Gaussian whose mean depends on the state, and whose deviation is a parameter of its own, 1 at first."""
 
-    def __init__(self, num_features: int, space: gym.spaces.Box, config: ActorConfig) -> None:
-        super().__init__(num_features, space, config)
+    def __init__(self, num_features: int, space: gym.spaces.Box, config: ActorConfig, layers: Layers = PLAIN) -> None:
+        super().__init__(num_features, space, config, layers)
         self.log_std = nn.Parameter(torch.zeros(action_width(space)))
 
     def forward(self, features: Tensor) -> Gaussian:
@@ -89,8 +89,10 @@ class MultiCategoricalHead(Head):
 
     impossible: Tensor
 
-    def __init__(self, num_features: int, space: gym.spaces.MultiDiscrete, config: ActorConfig) -> None:
-        super().__init__(num_features, space, config)
+    def __init__(
+        self, num_features: int, space: gym.spaces.MultiDiscrete, config: ActorConfig, layers: Layers = PLAIN
+    ) -> None:
+        super().__init__(num_features, space, config, layers)
         counts = torch.tensor(choice_counts(space))
         self._shape = (len(counts), int(counts.max()))
         self._is_complete = bool((counts == counts.max()).all())
@@ -112,7 +114,7 @@ class BernoulliHead(Head):
         return Bernoulli(self.network(features))
 
 
-HeadBuilder = Callable[[int, Any, ActorConfig], Head]
+HeadBuilder = Callable[[int, Any, ActorConfig, Layers], Head]
 
 _HEADS: Final[dict[PolicyKind, dict[type[gym.Space[Any]], HeadBuilder]]] = {
     "categorical": {
@@ -144,7 +146,7 @@ def build_policy(
     heads = _HEADS[plan.policy]
     for kind, head in heads.items():
         if isinstance(space, kind):
-            return head(num_features, space, config)
+            return head(num_features, space, config, policy_layers(plan, config))
     needed = " or ".join(kind.__name__ for kind in heads)
     raise ConfigError(f"a {plan.policy} policy cannot act in {space}; it needs {needed} actions")
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -43,9 +44,14 @@ class Stack:
     def __init__(self, num: int, sizes: Sequence[int], activation: Activation, num_active: int) -> None:
         self.num, self.num_active = num, num_active
         self._activation = activation
+        self.widths = tuple(sizes)
+        self.num_hidden = sum(sizes[1:-1])
+        # What the kernels know of a stack.
+        self.shape = np.array([num, num_active, activation == "tanh", *sizes], np.int64)
         weights = [(num, wide, narrow) for wide, narrow in pairwise(sizes)]
         self.shapes = [*weights, *((num, 1, narrow) for narrow in sizes[1:])]
         self._sizes = [prod(shape) for shape in self.shapes]
+        self.num_weights = sum(self._sizes)
         self._viewed: tuple[int, list[Pair]] | None = None
 
     def split(self, row: Tensor) -> list[Tensor]:
@@ -112,7 +118,7 @@ class StackGradient(torch.autograd.Function):
         flat, *saved = ctx.saved_tensors
         results, inputs = saved[: 1 - len(needs)], saved[1 - len(needs) :]
         if torch.is_grad_enabled():
-            return None, None, *_differentiable(stack, num, (flat, *inputs), needs, gradient)
+            return None, None, *differentiable(stack, num, (flat, *inputs), needs, gradient)
         weights = [weight for weight, _ in stack.weights(flat, num)]
         gradient = gradient.clone() if stack.num_active == len(weights) else gradient.contiguous()
         if needs[0]:
@@ -208,7 +214,7 @@ def _of_inputs(
     return found
 
 
-def _differentiable(
+def differentiable(
     stack: Stack, num: int, tensors: Sequence[Tensor], needs: Sequence[bool], gradient: Tensor
 ) -> Iterator[Tensor | None]:
     """Gradients of the row and the inputs that can be differentiated again."""

@@ -7,13 +7,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
 import gymnasium as gym
+import torch
 from torch import Tensor
 
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
 from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.options import number, one_of, option
+from recollect.errors import ConfigError
+from recollect.options import count, count_or_zero, number, one_of, option, optional
+
+
+def target_critic_count(default: int | None) -> Any:
+    """Declare the option `num_target_critics`, which algorithms give different defaults."""
+    doc = "How many critics, drawn at random for each update, the lowest value of a target is of; none for all."
+    return option(default, doc, optional(count))
+
+
+def no_start_steps() -> Any:
+    """Declare the option `start_steps` of algorithms that begin with given data: theirs are the first actions."""
+    return option(0, "Steps with random actions before learning, over all envs.", count_or_zero)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +36,15 @@ class ActorCriticConfig(OffPolicyConfig):
     policy_lr: float = learning_rate(3e-4, "Learning rate of the policy.")
     critic_lr: float = learning_rate(3e-4, "Learning rate of the critics.")
     num_critics: int = critic_count(2)
+    num_target_critics: int | None = target_critic_count(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_target_critics is not None and self.num_target_critics > self.num_critics:
+            raise ConfigError(
+                f"num_target_critics must be at most num_critics, which is {self.num_critics}, got "
+                f"{self.num_target_critics}; train more critics, or leave it out to use all"
+            )
 
 
 class ActorCritic(OffPolicyAlgorithm):
@@ -35,6 +57,14 @@ class ActorCritic(OffPolicyAlgorithm):
             ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr"),
             ParameterGroup("policy", self.actor.policy_parameters(), "policy_lr"),
         ]
+
+    def _lowest(self, values: Tensor) -> Tensor:
+        """Lowest of the critics' values `[num_critics, …]`, or of a random subset of them: what targets trust."""
+        num = self.config.num_target_critics
+        if num is None or num == len(values):
+            return values.amin(0)
+        drawn = torch.randperm(len(values), generator=self.generator, device=values.device)[:num]
+        return values[drawn].amin(0)
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None

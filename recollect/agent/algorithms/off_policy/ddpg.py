@@ -63,7 +63,7 @@ class DDPG(ContinuousActorCritic):
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:
         features = steps.next_features(target=True)
-        q_tp1 = self.target_critics(features, self._next_action(features)).amin(0)
+        q_tp1 = self._lowest(self.target_critics(features, self._next_action(features)))
         return td_target(steps.reward, steps.discount, q_tp1)
 
     def _next_action(self, features: Tensor) -> Tensor:

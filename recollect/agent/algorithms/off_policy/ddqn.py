@@ -9,34 +9,30 @@ from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
+from recollect.agent.algorithms.exploration import EpsilonConfig, EpsilonGreedy
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.targets import best_action, double_q_value, huber, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
-from recollect.options import count, log_range, number, option
+from recollect.options import number, option
 from recollect.roles import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class DDQNConfig(OffPolicyConfig):
+class DDQNConfig(OffPolicyConfig, EpsilonConfig):
     """Options of `DDQN`."""
 
     critic_lr: float = learning_rate(5e-4, "Learning rate of the Q network.")
     max_grad_norm: float | None = grad_norm_limit(10.0)
-    initial_epsilon: float = option(1.0, "Share of random actions at the beginning.", number(0.0, 1.0))
-    final_epsilon: float = option(
-        0.05, "Share of random actions at the end.", number(0.0, 1.0), search=log_range(0.01, 0.2)
-    )
-    epsilon_steps: int = option(10_000, "Steps over which the share of random actions falls, over all envs.", count)
     huber_delta: float = option(1.0, "TD errors beyond it count linearly.", number(0.0, above_low=True))
 
     def plan(self, action_space: gym.Space[Any]) -> ActorPlan:
         return ActorPlan(policy=None, critic="q_values", num_critics=1)
 
 
-class DDQN(OffPolicyAlgorithm):
+class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
     """Double deep Q-learning (van Hasselt et al., 2015, https://arxiv.org/abs/1509.06461).
 
     Dueling networks are an option of the actor; n-step returns and priorities come from the storage.
@@ -53,26 +49,18 @@ class DDQN(OffPolicyAlgorithm):
     action_spaces = (gym.spaces.Discrete,)
     masks_actions = True
 
-    @property
-    def epsilon(self) -> float:
-        """Share of random actions now."""
-        start, end = self.config.initial_epsilon, self.config.final_epsilon
-        return start + (end - start) * min(1.0, self.num_acted / self.config.epsilon_steps)
-
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        greedy = best_action(self.critics(features)[0], mask)
-        if deterministic:
-            return greedy, {}
-        chance = torch.rand(greedy.shape, generator=self.actor.generator, device=greedy.device)
-        if min(chance.tolist())[0] >= self.epsilon:
-            return greedy, {}  # actions at random are drawn only for steps in which somebody explores
-        random = self.actor.actions.draw(len(greedy), self.actor.generator, mask)
-        return torch.where(chance < self.epsilon, random, greedy), {}
+        greedy = best_action(self._mean(self.critics(features)[0]), mask)
+        return greedy if deterministic else self._explore(greedy, mask), {}
+
+    def _mean(self, atoms: Tensor) -> Tensor:
+        """Value of each action, of what a critic says of it; the same here."""
+        return atoms
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)

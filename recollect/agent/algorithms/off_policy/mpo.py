@@ -100,8 +100,8 @@ class MPO(ContinuousActorCritic):
         old = self.target_policy(features)
         num = self.config.num_samples
         actions = Gaussian(old.mean.expand(num, -1, -1), old.std).sample(self.generator)
-        values = self.target_critics(features.repeat(num, 1), actions.tanh().flatten(0, 1)).amin(0)
-        return Sampled(old, actions, values.unflatten(0, actions.shape[:2]))
+        values = self._lowest(self.target_critics(features.repeat(num, 1), actions.tanh().flatten(0, 1)))
+        return Sampled(old, actions, values.view(*actions.shape[:2], 1))
 
     def _improve_policy(self, steps: Transitions, sampled: Sampled) -> dict[str, Tensor]:
         """Fit the policy to the improved one, as far as the KLs allow, where the windows led to."""

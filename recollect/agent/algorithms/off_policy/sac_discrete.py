@@ -47,7 +47,7 @@ class SACDiscrete(SoftActorCritic):
 
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
         policy = self._distribution(steps.next_features(target=False), steps.next_mask)
-        q_tp1 = self.target_critics(steps.next_features(target=True)).amin(0)
+        q_tp1 = self._lowest(self.target_critics(steps.next_features(target=True)))
         return expected_soft_value(q_tp1, policy.logits, temperature)
 
     def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,8 +15,13 @@ from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.targets import td_target, temperature_loss
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
-from recollect.options import flag, number, option, optional
+from recollect.options import count, flag, number, option, optional
 from recollect.roles import Batch
+
+
+def policy_delay(default: int) -> Any:
+    """Declare the option `policy_delay`, which algorithms give different defaults."""
+    return option(default, "Updates of the critics for each one of the policy and the temperature.", count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +34,7 @@ class SoftConfig(ActorCriticConfig):
     target_entropy: float | None = option(
         None, "Entropy that the temperature steers to; none for one that fits the actions.", optional(number(-math.inf))
     )
+    policy_delay: int = policy_delay(1)
 
 
 class SoftActorCritic(ActorCritic):
@@ -62,17 +69,24 @@ class SoftActorCritic(ActorCritic):
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
         temperature = self.temperature
+        loss_q, sizes = self._critic_loss(steps, *self._critic_losses(steps, temperature))
+        losses, told = {"loss_q": loss_q}, {"temperature": temperature}
+        if (self.num_computed + 1) % self.config.policy_delay == 0:
+            policy_losses, log_prob = self._policy_losses(steps, temperature)
+            losses["loss_pi"] = steps.mean(policy_losses)
+            told["entropy"] = -log_prob
+            if self.config.learn_temperature:
+                log_temperature, target_entropy = self.multipliers["log_temperature"], self._target_entropy(steps)
+                losses["loss_temperature"] = temperature_loss(log_temperature, log_prob, target_entropy)
+        backward(*losses.values())
+        return Losses(losses | told, sizes)
+
+    def _critic_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        """TD errors and losses of each critic and row, `[num_critics, rows, 1]`."""
         with torch.no_grad():
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
-        errors = target - self._taken_values(steps)  # [num_critics, rows, 1]
-        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
-        policy_losses, log_prob = self._policy_losses(steps, temperature)
-        losses = {"loss_q": loss_q, "loss_pi": steps.mean(policy_losses)}
-        if self.config.learn_temperature:
-            log_temperature, target_entropy = self.multipliers["log_temperature"], self._target_entropy(steps)
-            losses["loss_temperature"] = temperature_loss(log_temperature, log_prob, target_entropy)
-        backward(*losses.values())
-        return Losses({**losses, "temperature": temperature, "entropy": -log_prob}, sizes)
+        errors = target - self._taken_values(steps)
+        return errors, 0.5 * errors.square()
 
     def _target_entropy(self, steps: Transitions) -> float | Tensor:
         """Entropy that the temperature steers to in these states."""

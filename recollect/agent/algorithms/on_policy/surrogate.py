@@ -1,4 +1,4 @@
-"""One pure function for each equation of PPO; ratios are of the present policy to the one that acted."""
+"""One pure function for each equation of PPO and A2C; ratios are of the present policy to the one that acted."""
 
 import torch
 from torch import Tensor
@@ -22,6 +22,27 @@ def clipped_surrogate(log_ratio_t: Tensor, advantage_t: Tensor, clip: float) -> 
     """
     ratio_t = log_ratio_t.exp()
     return torch.minimum(ratio_t * advantage_t, ratio_t.clamp(1.0 - clip, 1.0 + clip) * advantage_t)
+
+
+def weighted_policy_gain(log_prob_t: Tensor, acted_log_prob_t: Tensor, advantage_t: Tensor) -> Tensor:
+    """What A2C maximises for each step: `min(1, ratio) A log pi`, whose weight takes no gradient.
+
+    The policy gradient of IMPALA (Espeholt et al., 2018, arXiv 1802.01561, section 4.2); the ratio is 1 for actions
+    of the present policy.
+
+    Parameters
+    ----------
+    log_prob_t, acted_log_prob_t : tensor `[batch, 1]`
+        Log-probability of the action taken, under the present policy and under the one that acted.
+    advantage_t : tensor `[batch, 1]`
+        Its advantage.
+
+    Returns
+    -------
+    tensor `[batch, 1]`
+    """
+    weight_t = (log_prob_t.detach() - acted_log_prob_t).exp().clamp(max=1.0)
+    return weight_t * advantage_t * log_prob_t
 
 
 def clipped_value_loss(v_t: Tensor, old_v_t: Tensor, target_t: Tensor, clip: float) -> Tensor:

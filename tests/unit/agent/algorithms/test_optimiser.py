@@ -8,7 +8,7 @@ from torch import nn
 from recollect.agent.actors import ActorPlan
 from recollect.agent.algorithms.config import AlgorithmConfig
 from recollect.agent.algorithms.optimiser import OPTIMISERS, GroupedOptimiser, ParameterGroup
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,3 +175,17 @@ def test_a_state_is_a_copy() -> None:
     set_gradients(parameters, 0)
     optimiser.step(TwoRates())
     assert all(not tensor.any() for tensor in state.values())
+
+
+@each_optimiser
+@pytest.mark.parametrize("value", [torch.ones(1), torch.ones(3, 3), torch.tensor(float("nan")), 2.0, "x"])
+def test_what_an_optimiser_cannot_have_kept_is_refused(name: str, value: Any) -> None:
+    parameters = make_parameters()
+    optimiser = make_optimiser(parameters, optimiser=name)
+    set_gradients(parameters, 1)
+    optimiser.step(TwoRates())
+    for entry, kept in optimiser.state().items():
+        if not isinstance(value, str) and torch.as_tensor(value).shape == torch.as_tensor(kept).shape:
+            continue
+        with pytest.raises((StorageError, TypeError), match=r"a state has|an optimiser keeps|'x'|str"):
+            optimiser.load_state({**optimiser.state(), entry: value})

@@ -1,7 +1,8 @@
 import copy
 import math
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,8 +13,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from recollect.agent.actors.networks.dense import MLP, EnsembleMLP
+from recollect.agent.kernels.fusible import plain_operators
 
 NUM, ROWS = 3, 5
+
+
+@pytest.fixture(autouse=True, scope="module", params=["kernels", "operators"])
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compute with the kernels, and with PyTorch's operators alone."""
+    with nullcontext() if request.param == "kernels" else plain_operators():
+        yield
 
 
 def _separate(ensemble: EnsembleMLP, index: int, activation: nn.Module) -> nn.Sequential:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
 
-from recollect.agent.actors.networks.features import NatureCNN, build_features
+from recollect.agent.actors.networks.features import NatureCNN, build_features, build_flat_features
 from recollect.errors import ConfigError
 
 
@@ -101,7 +101,7 @@ def test_an_image_without_channels_has_one() -> None:
 def test_images_that_are_stacked_along_another_axis_are_refused() -> None:
     with pytest.raises(ConfigError, match="stacked along their first axis"):
         build_features(_bytes(40, 44, 3, 4))
-    assert build_features(_bytes(40, 44, 3, 4), flat=True).out_features == 40 * 44 * 12
+    assert build_flat_features(_bytes(40, 44, 3, 4)).out_features == 40 * 44 * 12
 
 
 @pytest.mark.parametrize("shape", [(84, 84), (4, 84, 84, 3)])
@@ -111,7 +111,7 @@ def test_floats_of_unusual_shapes_are_not_taken_for_images(shape: tuple[int, ...
 
 @pytest.mark.parametrize(("shape", "flat"), [((7, 7, 3), False), ((4, 84, 84), True), ((84, 20), False)])
 def test_what_does_not_fit_the_cnn_is_flattened(shape: tuple[int, ...], flat: bool) -> None:
-    features = build_features(_bytes(*shape), flat=flat)
+    features = (build_flat_features if flat else build_features)(_bytes(*shape))
     assert _num_weights(features) == 0
     assert features.out_features == np.prod(shape)
 

@@ -1,5 +1,6 @@
 """Small off-policy agents, and batches of random numbers for them."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,15 @@ OBS = Box(-1.0, 1.0, (3,))
 CONTINUOUS = Box(np.float32([-1, 0]), np.float32([1, 4]))
 DISCRETE = Discrete(3)
 
+# Policies that are trained in every second update, and exploration that each of many rows has its own of.
+SMALL: dict[str, dict[str, Any]] = {
+    "crossq": {"policy_delay": 2},
+    "redq": {"policy_delay": 2},
+    "droq": {"policy_delay": 2},
+    "rlpd": {"policy_delay": 2},
+    "rainbow": {"initial_epsilon": 1.0, "noisy_std": 0.1},
+}
+
 Batch = dict[str, Any]
 
 
@@ -40,7 +50,7 @@ def space_of(name: str) -> gym.Space[Any]:
 def make_agent(name: str, *, actor_options: dict[str, Any] | None = None, seed: int = 1, **options: Any) -> Agent:
     """An agent with tiny networks."""
     networks = {"hidden_sizes": (8,), "memory_size": 4, **(actor_options or {})}
-    factory = ALGORITHMS[name].create_factory(**options)
+    factory = ALGORITHMS[name].create_factory(**(SMALL.get(name, {}) | options))
     actor = OffPolicyActor.create_factory(OBS, space_of(name), factory, seed=seed, **networks)("cpu")
     algo = factory("cpu", actor, None)
     assert isinstance(algo, OffPolicyAlgorithm)
@@ -67,7 +77,9 @@ def gradients(agent: Agent, batch: Batch) -> list[Tensor]:
     agent.algo.generator.manual_seed(3)
     # The second computation, in which TD3 trains its policy.
     agent.algo.num_computed = 1
+    statistics = copy.deepcopy(agent.actor.state_dict())
     found, _ = agent.algo.compute_gradients(batch)
+    agent.actor.load_state_dict(statistics)  # those of batches have moved
     parameters = agent.algo.optimiser.parameters
     return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
 

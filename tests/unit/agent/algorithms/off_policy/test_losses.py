@@ -4,6 +4,7 @@ The body has weights, and every target network differs from the network that it 
 from the right one. Rows have importance weights, intrinsic rewards and discounts of their own.
 """
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn import functional
 
 from recollect import keys
+from recollect.agent.actors.networks.layers import BatchRenorm, running_statistics
 from tests.unit.agent.algorithms.off_policy.agents import OFF_POLICY, Agent, make_agent, make_batch
 
 NUM_SEQ, OVERLAP, TRAINED, N_STEP = 9, 2, 4, 2
@@ -26,7 +28,23 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "ddqn": {"huber_delta": 0.5},
+    "qr-dqn": {"huber_delta": 0.5, "num_quantiles": 5},
+    "c51": {"num_atoms": 7, "lowest_return": -2.0, "highest_return": 3.0},
+    "rainbow": {"num_atoms": 7, "lowest_return": -2.0, "highest_return": 3.0, "noisy_std": 0.5},
+    "tqc": {"num_critics": 3, "num_quantiles": 5, "huber_delta": 0.5, "temperature": 0.3, "target_entropy": -0.7},
+    "redq": {"num_critics": 5, "policy_delay": 1, "temperature": 0.3, "target_entropy": -0.7},
+    "droq": {"num_critics": 3, "policy_delay": 1, "temperature": 0.3, "target_entropy": -0.7, "dropout": 0.4},
+    "rlpd": {"num_critics": 5, "policy_delay": 1, "temperature": 0.3, "target_entropy": -0.7},
+    "crossq": {"num_critics": 3, "policy_delay": 1, "temperature": 0.3, "target_entropy": -0.7},
     "td3": {"num_critics": 3, "policy_delay": 1, "target_noise_std": 0.4, "target_noise_limit": 0.3},
+    "td3-bc": {
+        "num_critics": 3,
+        "policy_delay": 1,
+        "target_noise_std": 0.4,
+        "target_noise_limit": 0.3,
+        "bc_alpha": 1.5,
+    },
+    "iql": {"num_critics": 3, "expectile": 0.8, "advantage_scale": 2.0, "largest_weight": 1.5},
     "sac": {"num_critics": 3, "temperature": 0.3, "target_entropy": -0.7},
     "sac-discrete": {"num_critics": 3, "temperature": 0.3, "target_entropy": 0.9},
     "mpo": {
@@ -46,6 +64,7 @@ class Rows(NamedTuple):
     """What the losses are made of, one row for each transition `[rows, ...]`."""
 
     features: Tensor
+    target_features: Tensor
     next_features: Tensor
     target_next_features: Tensor
     action: Tensor
@@ -104,11 +123,11 @@ def make_full_batch(agent: Agent, body: str) -> dict[str, Any]:
 
 
 def read_steps(agent: Agent, batch: dict[str, Any]) -> Rows:
-    body, target_body = agent.actor.body, agent.actor.target_body
-    assert target_body is not None
+    body, target_body = agent.actor.body, agent.actor.target_body or agent.actor.body
     none = torch.zeros(len(batch[keys.OBS]), 1)
     return Rows(
         body(batch[keys.OBS], none, none)[0],
+        target_body(batch[keys.OBS], none, none)[0].detach(),
         body(batch[keys.NEXT_OBS], none, none)[0].detach(),
         target_body(batch[keys.NEXT_OBS], none, none)[0].detach(),
         batch[keys.ACTION],
@@ -136,7 +155,7 @@ def walk(body: Any, batch: dict[str, Any], row: int) -> tuple[Tensor, Tensor]:
 
 def read_sequences(agent: Agent, batch: dict[str, Any]) -> Rows:
     online = [walk(agent.actor.body, batch, row) for row in range(NUM_SEQ)]
-    delayed = [walk(agent.actor.target_body, batch, row) for row in range(NUM_SEQ)]
+    delayed = [walk(agent.actor.target_body or agent.actor.body, batch, row) for row in range(NUM_SEQ)]
 
     def trained(key: str) -> Tensor:
         values: Tensor = batch[key][:, OVERLAP : OVERLAP + TRAINED]
@@ -144,6 +163,7 @@ def read_sequences(agent: Agent, batch: dict[str, Any]) -> Rows:
 
     return Rows(
         torch.cat([features for features, _ in online]),
+        torch.cat([features for features, _ in delayed]).detach(),
         torch.cat([after for _, after in online]),
         torch.cat([after for _, after in delayed]),
         trained(keys.ACTION),
@@ -183,6 +203,32 @@ def td3(actor: Any, rows: Rows, generator: Generator) -> Expected:
     return Expected(errors, squared(errors), deterministic_policy_loss(actor, rows))
 
 
+def td3_bc(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    features = rows.features.detach()
+    action = actor.policy(features).mode()
+    values = actor.critics(features, action)[0]
+    distance = ((action - rows.action) ** 2).mean(1, keepdim=True)
+    policy_loss = (rows.weights * (distance - 1.5 * values / values.abs().mean().detach())).mean()
+    errors, losses, *_ = td3(actor, rows, generator)
+    return Expected(errors, losses, policy_loss)
+
+
+def iql(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    value = actor.critics.state_value(rows.next_features)
+    errors = (rows.reward + rows.discount * value).detach() - actor.critics(rows.features, rows.action)
+    lowest = actor.target_critics(rows.target_features, rows.action).min(0).values.detach()
+    advantage = lowest - actor.critics.state_value(rows.features)
+    assert 0 < (advantage > 0).sum() < len(advantage), "weak test"
+    share = torch.where(advantage > 0, 0.8, 0.2)
+    weights = torch.exp(2.0 * advantage.detach())
+    assert (weights > 1.5).any(), "weak test"
+    policy = actor.policy(rows.features.detach())
+    log_prob = Normal(policy.mean, policy.std.expand_as(policy.mean)).log_prob(rows.action).sum(1, keepdim=True)
+    policy_loss = -(rows.weights * weights.clamp(max=1.5) * log_prob).mean()
+    losses = torch.cat([squared(errors), (share * advantage**2)[None]])
+    return Expected(errors, losses, policy_loss)
+
+
 def deterministic_policy_loss(actor: Any, rows: Rows) -> Tensor:
     """The policy follows the first critic, at features that it does not train."""
     features = rows.features.detach()
@@ -193,12 +239,100 @@ def sac(actor: Any, rows: Rows, generator: Generator) -> Expected:
     action, log_prob = actor.policy(rows.next_features).sample_with_log_prob(generator)
     value = actor.target_critics(rows.target_next_features, action).min(0).values - 0.3 * log_prob
     errors = (rows.reward + rows.discount * value).detach() - actor.critics(rows.features, rows.action)
+    return soft_policy(actor, rows, generator, errors, squared(errors), lambda values: values.min(0).values)
+
+
+def redq(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    action, log_prob = actor.policy(rows.next_features).sample_with_log_prob(generator)
+    values = actor.target_critics(rows.target_next_features, action)
+    one, other = torch.randperm(5, generator=generator)[:2]
+    value = torch.minimum(values[one], values[other]) - 0.3 * log_prob
+    errors = (rows.reward + rows.discount * value).detach() - actor.critics(rows.features, rows.action)
+    return soft_policy(actor, rows, generator, errors, squared(errors), lambda values: values.mean(0))
+
+
+def droq(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    action, log_prob = actor.policy(rows.next_features).sample_with_log_prob(generator)
+    value = actor.target_critics(rows.target_next_features, action).min(0).values - 0.3 * log_prob
+    errors = (rows.reward + rows.discount * value).detach() - actor.critics(rows.features, rows.action)
+    return soft_policy(actor, rows, generator, errors, squared(errors), lambda values: values.mean(0))
+
+
+def crossq(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    with running_statistics(actor.policy):
+        action, log_prob = actor.policy(rows.next_features).sample_with_log_prob(generator)
+    both = actor.critics(torch.cat([rows.features, rows.next_features]), torch.cat([rows.action, action.detach()]))
+    taken, following = both[:, : len(action)], both[:, len(action) :]
+    value = following.min(0).values - 0.3 * log_prob
+    errors = (rows.reward + rows.discount * value).detach() - taken
+    for norm in (part for part in actor.critics.modules() if isinstance(part, BatchRenorm)):
+        norm.end()
+    return soft_policy(actor, rows, generator, errors, squared(errors), lambda values: values.min(0).values)
+
+
+def tqc(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    action, log_prob = actor.policy(rows.next_features).sample_with_log_prob(generator)
+    atoms = actor.target_critics(rows.target_next_features, action)
+    kept = [sorted(atoms[:, row].flatten().tolist())[:-6] for row in range(len(action))]  # 2 dropped for each critic
+    target = (rows.reward + rows.discount * (torch.tensor(kept) - 0.3 * log_prob)).detach()
+    taken = actor.critics(rows.features, rows.action)
+    losses = torch.stack([quantile_losses(each, target).mean(1, keepdim=True) for each in taken])
+    errors = target.mean(1, keepdim=True) - taken.mean(2, keepdim=True)
+    return soft_policy(actor, rows, generator, errors, losses, lambda values: values.mean((0, 2)).unsqueeze(1))
+
+
+def soft_policy(
+    actor: Any,
+    rows: Rows,
+    generator: Generator,
+    errors: Tensor,
+    losses: Tensor,
+    climbed: Callable[[Tensor], Tensor],
+) -> Expected:
+    """What policy and temperature do, whatever the critics' losses are."""
     features = rows.features.detach()
     action, log_prob = actor.policy(features).sample_with_log_prob(generator)
-    gains = actor.critics(features, action).min(0).values - 0.3 * log_prob
+    gains = climbed(actor.critics(features, action)) - 0.3 * log_prob
     # d/d(log temperature): the temperature falls while the entropy, -log_prob, is above its target of -0.7.
     slope = -log_prob.detach().mean() - -0.7
-    return Expected(errors, squared(errors), -(rows.weights * gains).mean(), {"log_temperature": slope})
+    return Expected(errors, losses, -(rows.weights * gains).mean(), {"log_temperature": slope})
+
+
+def quantile_losses(quantiles: Tensor, target: Tensor) -> Tensor:
+    """Losses `[rows, num_quantiles]` of equation 10 of Dabney et al., one quantile at a time, with a kappa of 0.5."""
+    num, columns = quantiles.shape[1], []
+    for index in range(num):
+        errors, share = target - quantiles[:, index : index + 1], (index + 0.5) / num
+        sizes = torch.where(errors.abs() <= 0.5, errors**2 / 2, 0.5 * (errors.abs() - 0.25)) / 0.5
+        columns.append((torch.where(errors < 0, 1 - share, share) * sizes).mean(1))
+    return torch.stack(columns, 1)
+
+
+def qr_dqn(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    every = torch.arange(len(rows.action))
+    best = actor.critics(rows.next_features)[0].mean(-1).argmax(-1)
+    assert (actor.target_critics(rows.target_next_features)[0].mean(-1).argmax(-1) != best).any(), "weak test"
+    target = rows.reward + rows.discount * actor.target_critics(rows.target_next_features)[0][every, best]
+    taken = actor.critics(rows.features)[0][every, rows.action[:, 0]]
+    errors = target.detach().mean(1, keepdim=True) - taken.mean(1, keepdim=True)
+    return Expected(errors[None], quantile_losses(taken, target.detach()).sum(1, keepdim=True)[None])
+
+
+def c51(actor: Any, rows: Rows, generator: Generator) -> Expected:
+    every, grid = torch.arange(len(rows.action)), torch.linspace(-2.0, 3.0, 7)
+    best = (actor.critics(rows.next_features)[0].softmax(-1) * grid).sum(-1).argmax(-1)
+    probs = actor.target_critics(rows.target_next_features)[0].softmax(-1)[every, best].detach()
+    target = torch.zeros_like(probs)
+    for row in range(len(probs)):  # algorithm 1 of Bellemare et al.
+        for atom in range(7):
+            place = float((rows.reward[row] + rows.discount[row] * grid[atom]).clamp(-2, 3) + 2) / (5 / 6)
+            low, high = math.floor(place), math.ceil(place)
+            target[row, low] += probs[row, atom] * (1.0 if low == high else high - place)
+            target[row, high] += probs[row, atom] * (0.0 if low == high else place - low)
+    logits = actor.critics(rows.features)[0][every, rows.action[:, 0]].log_softmax(-1)
+    losses = -(target * logits).sum(1, keepdim=True)
+    divergence = (target * (target.clamp(min=1e-30).log() - logits)).sum(1, keepdim=True)
+    return Expected(divergence[None], losses[None])
 
 
 def sac_discrete(actor: Any, rows: Rows, generator: Generator) -> Expected:
@@ -243,9 +377,19 @@ DEFINITIONS: dict[str, Callable[[Any, Rows, Generator], Expected]] = {
     "ddqn": ddqn,
     "ddpg": ddpg,
     "td3": td3,
+    "td3-bc": td3_bc,
+    "iql": iql,
     "sac": sac,
     "sac-discrete": sac_discrete,
     "mpo": mpo,
+    "redq": redq,
+    "droq": droq,
+    "rlpd": redq,  # with other critics
+    "crossq": crossq,
+    "tqc": tqc,
+    "qr-dqn": qr_dqn,
+    "c51": c51,
+    "rainbow": c51,
 }
 
 
@@ -268,8 +412,11 @@ def test_losses_and_gradients_are_those_of_the_definition(name: str, body: str) 
     agent = make_moved_agent(name, body)
     batch = make_full_batch(agent, body)
     rows = read_sequences(agent, batch) if body == "memory" else read_steps(agent, batch)
-    expected = DEFINITIONS[name](agent.actor, rows, Generator().manual_seed(SEED))
+    before, generator = copy.deepcopy(agent.actor.state_dict()), Generator().manual_seed(SEED)
+    with agent.actor.learning(generator):  # noise on weights is drawn first
+        expected = DEFINITIONS[name](agent.actor, rows, generator)
     wanted = gradients_of(agent, expected, rows)
+    agent.actor.load_state_dict(before)
     agent.algo.generator.manual_seed(SEED)
     _, info = agent.algo.compute_gradients(batch)
     found = {key: weight.grad for key, weight in agent.actor.named_parameters() if weight.grad is not None}
@@ -290,16 +437,16 @@ def test_every_target_network_counts_in_the_target(name: str) -> None:
     agent = make_moved_agent(name, "layers")
     batch = make_full_batch(agent, "layers")
 
-    def errors() -> Tensor:
+    def loss() -> float:
         agent.algo.generator.manual_seed(SEED)
-        found: Tensor = agent.algo.compute_gradients(batch)[1][keys.ALGORITHM][keys.ERRORS]
+        found: float = agent.algo.compute_gradients(batch)[1][keys.ALGORITHM]["loss_q"]
         return found
 
     targets = [part for part in ("target_body", "target_policy", "target_critics") if getattr(agent.actor, part)]
     for part in targets:
-        before = errors()
+        before = loss()
         with torch.no_grad():
             for weight in getattr(agent.actor, part).parameters():
                 weight.mul_(-2.0)
-        assert not torch.allclose(before, errors()), part
-    assert {"target_body", "target_critics"} <= {*targets}
+        assert loss() != pytest.approx(before, rel=1e-4), part
+    assert targets == (["target_body", *targets[1:-1], "target_critics"] if agent.actor.plan.has_targets else [])

@@ -1,4 +1,4 @@
-"""PPO agents with small networks, and rollouts of made-up observations in which they acted."""
+"""On-policy agents with small networks, and rollouts of made-up observations in which they acted."""
 
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from recollect import keys
 from recollect.agent.actors import OnPolicyActor
+from recollect.agent.algorithms.on_policy.base import OnPolicyAlgorithm
 from recollect.agent.algorithms.on_policy.ppo import PPO
 from recollect.agent.storages import ON_POLICY_STORAGES
 
@@ -28,13 +29,14 @@ class Agent(NamedTuple):
     """The parts of an agent."""
 
     actor: Any
-    algo: PPO
+    algo: Any
     storage: Any
 
 
 def make_agent(
     action_space: gym.Space[Any],
     *,
+    algorithm: type[OnPolicyAlgorithm] = PPO,
     obs_space: gym.Space[Any] = FLAT,
     storage: str = "gae",
     memory: str | None = None,
@@ -48,9 +50,9 @@ def make_agent(
     envs = SimpleNamespace(num_envs=NUM_ENVS)
     sizes: dict[str, Any] = {"hidden_sizes": (16,), "memory": memory, "memory_size": 8, "features": "flat"}
     sizes |= {"feature_sizes": feature_sizes, "sequence_overlap": overlap, "normalise_observations": normalise}
-    actor = OnPolicyActor.create_factory(obs_space, action_space, PPO, seed=1, **sizes)("cpu")
-    algo = PPO.create_factory(**{"update_every": 12, "lr": 1e-2, **options})("cpu", actor, envs)
-    assert isinstance(algo, PPO)
+    actor = OnPolicyActor.create_factory(obs_space, action_space, algorithm, seed=1, **sizes)("cpu")
+    algo = algorithm.create_factory(**{"update_every": 12, "lr": 1e-2, **options})("cpu", actor, envs)
+    assert isinstance(algo, algorithm)
     factory = ON_POLICY_STORAGES[storage].create_factory(64, seed=2, **(store_options or {}))
     return Agent(actor, algo, factory("cpu", actor, algo, envs))
 
@@ -94,6 +96,26 @@ def batches_of(agent: Agent, **kwargs: Any) -> Any:
     agent.storage.before_gradients()
     algo = agent.algo
     return agent.storage.generate_batches(algo.num_mini_batch, algo.mini_batch_size, algo.num_epochs, **kwargs)
+
+
+def written_out(agent: Agent, batch: dict[str, Any]) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Features and columns of the steps to learn from, one step after the other; burn-in takes no gradient."""
+    columns = (keys.ACTION, keys.LOG_PROB, keys.VALUE, keys.ADVANTAGE, keys.RETURN)
+    if not agent.actor.is_recurrent:
+        none = torch.zeros(len(batch[keys.OBS]), 1)
+        return agent.actor.body(batch[keys.OBS], none, none)[0], batch
+    features = []
+    for row, mask in enumerate(batch[keys.MASK][:, :, 0].tolist()):
+        state = batch[keys.RHS][row : row + 1]
+        for step in range(mask.index(1.0) + int(sum(mask))):
+            obs, done = batch[keys.OBS][row : row + 1, step], batch[keys.DONE][row : row + 1, step]
+            encoded, state = agent.actor.encode(obs, state, done)
+            if mask[step]:
+                features.append(encoded)
+            else:
+                state = state.detach()
+    is_step = batch[keys.MASK][..., 0].bool()
+    return torch.cat(features), {key: batch[key][is_step] for key in columns}
 
 
 def _after(ended: np.ndarray, next_obs: Any, first_obs: Any) -> Any:

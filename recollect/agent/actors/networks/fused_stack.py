@@ -1,0 +1,109 @@
+"""A stack of dense layers as one kernel forward and one backward: float32 on the processor, networks of ours."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from recollect.agent.actors.networks.stack import Stack, beside, differentiable
+from recollect.agent.kernels.fusible import are_fusible
+from recollect.agent.kernels.products import HAS_PRODUCTS
+from recollect.agent.kernels.stack_kernels import follow_back, run_stack
+
+# What kernels write into, whatever PyTorch's default dtype and device are.
+_ROOM: Final[dict[str, Any]] = {"dtype": torch.float32, "device": torch.device("cpu")}
+
+
+def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -> bool:
+    """Whether a kernel computes the stack: of plain float32 tensors on the processor that fit it and nobody traces."""
+    if not HAS_PRODUCTS or not are_fusible(flat, *inputs):
+        return False
+    first = inputs[0]
+    fits = first.dim() == 2 or (first.dim() == 3 and len(first) == num)
+    width = sum([each.shape[-1] for each in inputs])
+    return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
+
+
+def run_fused(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Columns of inputs side by side -> `[num, batch, out]`, without a gradient."""
+    return _run(stack, num, flat, _columns_of(inputs))[0]
+
+
+class FusedGradient(torch.autograd.Function):
+    """`run_fused` with its gradient; as in `StackGradient`, what nobody needs is not computed."""
+
+    @staticmethod
+    def forward(ctx: Any, stack: Stack, num: int, flat: Tensor, *inputs: Tensor) -> Tensor:
+        """Columns of inputs side by side -> `[num, batch, out]` of the first `num` networks."""
+        columns = _columns_of(inputs)
+        out, hidden = _run(stack, num, flat, columns)
+        ctx.stack, ctx.num = stack, num
+        ctx.save_for_backward(flat, out, hidden, columns, *inputs)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        needs = ctx.needs_input_grad[2:]
+        flat, out, hidden, columns, *inputs = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return None, None, *differentiable(ctx.stack, ctx.num, (flat, *inputs), needs, gradient)
+        begins = list(accumulate([each.shape[-1] for each in inputs], initial=0))
+        needed = [index for index, is_needed in enumerate(needs[1:]) if is_needed]
+        first, last = (begins[needed[0]], begins[needed[-1] + 1]) if needed else (0, 0)
+        num_inputs, batch, _ = columns.shape
+        row = _row_for(ctx.stack, ctx.num, flat, batch) if needs[0] else None
+        found = torch.empty(num_inputs, batch, last - first, **_ROOM)
+        work = torch.empty(2 * batch * max(ctx.stack.widths), **_ROOM)
+        gradient = gradient.contiguous()
+        follow_back(
+            flat.data_ptr(),
+            ctx.stack.shape,
+            columns.data_ptr(),
+            num_inputs,
+            ctx.num,
+            batch,
+            hidden.data_ptr(),
+            out.data_ptr(),
+            gradient.data_ptr(),
+            0 if row is None else row.data_ptr(),
+            found.data_ptr(),
+            first,
+            last - first,
+            work.data_ptr(),
+        )
+        pieces = (
+            _piece(found, each, begin - first) if is_needed else None
+            for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
+        )
+        return None, None, row, *pieces
+
+
+def _run(stack: Stack, num: int, flat: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Results `[num, batch, out]`, and those of the hidden layers in one row."""
+    num_inputs, batch, _ = columns.shape
+    out = torch.empty(num, batch, stack.widths[-1], **_ROOM)
+    hidden = torch.empty(num * batch * stack.num_hidden, **_ROOM)
+    run_stack(
+        flat.data_ptr(), stack.shape, columns.data_ptr(), num_inputs, num, batch, hidden.data_ptr(), out.data_ptr()
+    )
+    return out, hidden
+
+
+def _columns_of(inputs: Sequence[Tensor]) -> Tensor:
+    """Columns side by side, `[num or 1, batch, in]`."""
+    columns = beside(inputs)
+    return (columns if columns.dim() == 3 else columns.unsqueeze(0)).contiguous()
+
+
+def _row_for(stack: Stack, num: int, flat: Tensor, num_rows: int) -> Tensor:
+    """Room for the gradients of all weights; networks that were left out have none."""
+    is_written = num == stack.num and num_rows > 0
+    return (torch.empty_like if is_written else torch.zeros_like)(flat, requires_grad=False)
+
+
+def _piece(found: Tensor, like: Tensor, begin: int) -> Tensor:
+    """Gradient of one of several inputs."""
+    columns = found[..., begin : begin + like.shape[-1]]
+    return columns if like.dim() == 3 else columns.squeeze(0)
