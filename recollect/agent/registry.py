@@ -243,6 +243,7 @@ ALGORITHMS: Final["Registry[type[LearningAlgorithm]]"] = Registry(
     # An algorithm goes by the name of its module.
     {path.rpartition(".")[2].replace("_", "-"): f"{path}:{name}" for name, path in ALGORITHM_MODULES.items()},
 )
+_BEST_KNOWN: Final = ("ddqn", "ddpg", "td3", "sac", "sac-discrete", "mpo", "ppo")
 # `NStepReplayStorage` is made from spaces instead of factories, and so goes by no name.
 STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry(
     "storage",
@@ -253,6 +254,7 @@ STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry(
         "per": f"{_STORAGES}.off_policy.per_buffer:PERBuffer",
         "ere": f"{_STORAGES}.off_policy.ere_buffer:EREBuffer",
         "her": f"{_STORAGES}.off_policy.her_buffer:HERBuffer",
+        "mixed": f"{_STORAGES}.off_policy.mixed_buffer:MixedBuffer",
         "gae": f"{_STORAGES}.on_policy.gae_buffer:GAEBuffer",
         "vtrace": f"{_STORAGES}.on_policy.vtrace_buffer:VTraceBuffer",
     },
@@ -260,7 +262,12 @@ STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry(
 FEATURES: Final["Registry[FeaturesBuilder]"] = Registry(
     "features",
     "features",
-    {"auto": f"{_NETWORKS}.features:build_features", "flat": f"{_NETWORKS}.features:build_flat_features"},
+    {
+        "auto": f"{_NETWORKS}.features:build_features",
+        "impala": f"{_NETWORKS}.features:build_impala_features",
+        "data-efficient": f"{_NETWORKS}.features:build_data_efficient_features",
+        "flat": f"{_NETWORKS}.features:build_flat_features",
+    },
 )
 MEMORIES: Final["Registry[MemoryBuilder]"] = Registry(
     "memory", "memories", {"gru": f"{_NETWORKS}.memory:GRUMemory", "lstm": f"{_NETWORKS}.memory:LSTMMemory"}
@@ -325,8 +332,8 @@ def register(kind: Kind, name: str, part: Any) -> None:
 
 
 def advice(action_space: "gym.Space[Any]") -> str:
-    """Name the algorithms that can act in a space, for those who chose another."""
-    able = sorted(name for name in ALGORITHMS.built_in if isinstance(action_space, ALGORITHMS[name].action_spaces))
+    """Name the algorithms that can act in a space, for those who chose another: the best known, not all."""
+    able = sorted(name for name in _BEST_KNOWN if isinstance(action_space, ALGORITHMS[name].action_spaces))
     if not able:
         return "No algorithm can; wrap the environment so that its actions are a Box or Discrete."
     *some, last = able

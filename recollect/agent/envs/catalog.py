@@ -1,13 +1,15 @@
 """Ready factories: envs by id, from Gymnasium and the packages that register theirs with it."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import gymnasium as gym
-from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, StickyAction
+from gymnasium.wrappers import AtariPreprocessing, ClipReward, FlattenObservation, FrameStackObservation, StickyAction
 
 from recollect import keys
 from recollect.agent.envs.failures import describe
@@ -24,6 +26,7 @@ _STACK_SIZE: Final = 4
 _STICKY: Final = "repeat_action_probability"
 # What vector envs of Atari games call the number of frames of a stack.
 _VECTOR_STACK: Final = "stack_num"
+_SUITE_PREFIX: Final = "dm_control/"
 _ROBOTICS_PREFIXES: Final = ("Fetch", "Hand", "AntMaze", "PointMaze", "Adroit", "Franka")
 
 
@@ -47,6 +50,7 @@ _POOL_AIDS: Final = _Aids("reward_clip", "episodic_life")
 _MODULES: Final = {
     "atari": ("ale_py", "cv2"),
     "robotics": ("gymnasium_robotics", "mujoco"),
+    "dmc": ("shimmy", "dm_control"),
     "mujoco": ("mujoco",),
     "box2d": ("Box2D",),
     "envpool": ("envpool",),
@@ -58,14 +62,14 @@ _ENTRY_POINTS: Final = {"gymnasium.envs.mujoco": "mujoco", "gymnasium.envs.box2d
 def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     """Make one env by its id, with what such envs usually need.
 
-    Atari games get the standard preprocessing, see `make_atari`. They and Gymnasium-Robotics tasks are
-    registered when one is asked for.
+    Atari games get the standard preprocessing, see `make_atari`. Tasks of the DeepMind Control Suite give their
+    observations as one vector. They and Gymnasium-Robotics tasks are registered when one is asked for.
 
     Parameters
     ----------
     env_id : str
-        For instance "CartPole-v1", "HalfCheetah-v5", "ALE/Pong-v5", "FetchReach-v4"; or "module:id" of a
-        module that registers its envs when it is imported.
+        For instance "CartPole-v1", "HalfCheetah-v5", "ALE/Pong-v5", "FetchReach-v4", "dm_control/walker-walk-v0";
+        or "module:id" of a module that registers its envs when it is imported.
     **options
         Handed to `gymnasium.make`, for instance `render_mode`.
 
@@ -74,7 +78,10 @@ def make_env(env_id: str, **options: Any) -> gym.Env[Any, Any]:
     ConfigError
         If there is no such env, the extra that it needs is not installed, or it cannot be made with the options.
     """
-    return make_atari(env_id, **options) if _is_atari(env_id) else _make(env_id, options)
+    if _is_atari(env_id):
+        return make_atari(env_id, **options)
+    env = _make(env_id, options)
+    return FlattenObservation(env) if env_id.startswith(_SUITE_PREFIX) else env
 
 
 def make_for(is_training: bool, env_id: str, **options: Any) -> gym.Env[Any, Any]:
@@ -177,7 +184,7 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
         module = module or _MODULES[extra][0]
     try:
         if module:
-            gym.register_envs(import_module(module))
+            gym.register_envs(_import(module))
         spec = _spec(name)
     except ImportError as error:
         raise ConfigError(f"{env_id!r} names a module that cannot be imported: {error}") from error
@@ -202,6 +209,13 @@ def find_function(env: str | EnvFunction) -> str | EnvFunction:
     except ImportError as error:
         raise ConfigError(f"{env!r} names a module that cannot be imported: {error}") from error
     return ENVS.find(env) if is_function else env
+
+
+def _import(module: str) -> ModuleType:
+    """Import what registers envs; dm_control warns then of a screen that is missing, which only rendering needs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*DISPLAY environment variable")
+        return import_module(module)
 
 
 def _make(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
@@ -254,6 +268,8 @@ def _extra_by_name(env_id: str) -> str | None:
     """The extra whose package registers an env of this name; None if Gymnasium or the user does."""
     if env_id.startswith(_ATARI_PREFIX) or _OLD_ATARI in env_id:
         return "atari"
+    if env_id.startswith(_SUITE_PREFIX):
+        return "dmc"
     if env_id not in gym.registry and env_id.startswith(_ROBOTICS_PREFIXES):
         return "robotics"
     return None

@@ -16,7 +16,7 @@ from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
 from recollect.agent.wrapping import Wrapping, wrapped
-from recollect.checks import check_count, check_whole
+from recollect.checks import check_count, check_number, check_whole
 from recollect.errors import ConfigError, closest
 from recollect.roles import EnvFunction
 
@@ -44,6 +44,7 @@ class VecEnvFactory:
     max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES
     masks: bool | None = None
     wrappers: tuple[Wrapping, ...] = ()
+    env_timeout_s: float | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.env_fn) and not isinstance(self.env_fn, str):
@@ -54,6 +55,8 @@ class VecEnvFactory:
             raise ConfigError(f"seed must be a whole number of at least 0, got {self.seed!r}")
         check_count("vec_env_size", self.vec_env_size)
         check_whole("max_consecutive_failures", self.max_consecutive_failures)
+        if self.env_timeout_s is not None:
+            self._check_timeout(self.env_timeout_s)
         if self.wrappers and self.kind not in (keys.SYNC, keys.ASYNC):
             raise ConfigError(f"wrappers go around single envs, which {self.kind!r} has none of; use 'sync' or 'async'")
 
@@ -65,11 +68,20 @@ class VecEnvFactory:
         vector = BUILDERS[self.kind](self, seeds, mode == keys.TRAIN)
         return self.vec_env_class(vector, device, seeds=seeds, env_fns=self.env_fns(mode))
 
+    def _check_timeout(self, timeout_s: float) -> None:
+        check_number("env_timeout_s", timeout_s, 0.0, above_low=True)
+        if self.kind != keys.ASYNC:
+            raise ConfigError(
+                f"an env that hangs can be ended only in a process of its own, which {self.kind!r} does not have; use "
+                "kind 'async' (--vec async) with env_timeout_s, or collect in workers, which worker_timeout_s watches"
+            )
+
     def seeds(self, index_worker: int = 0, index_parent: int = 0, mode: str = keys.TRAIN) -> list[int]:
-        """Seeds of one worker's envs, from the run's seed and the worker's place."""
+        """Seeds of one worker's envs, from the run's seed and the place of each env among those of all workers."""
         if mode not in _MODES:
             raise ConfigError(f"mode must be one of {_MODES}, got {mode!r}")
-        return derive_seeds([self.seed, index_parent, index_worker, _MODES.index(mode)], self.vec_env_size)
+        first = index_worker * self.vec_env_size
+        return derive_seeds([self.seed, index_parent, 0, _MODES.index(mode)], first + self.vec_env_size)[first:]
 
     def build_by(self, make: EnvFunction) -> partial[Any]:
         """What makes the env (or vector env): `make` from an id, or the caller's own function."""

@@ -13,6 +13,7 @@ from recollect import keys
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.errors import EnvError
+from recollect.records import as_count
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,8 +45,9 @@ class Rebuilding(Generic[Env]):
 
     def load_state(self, state: Mapping[str, int]) -> None:
         """Resume from `state`."""
-        self.num_consecutive, self._num_built = state["num_consecutive"], state["num_built"]
-        self._seed = state["seed"]
+        num_consecutive, num_built = as_count(state["num_consecutive"]), as_count(state["num_built"])
+        self._seed = as_count(state["seed"])
+        self.num_consecutive, self._num_built = num_consecutive, num_built
 
     def remember(self, seed: int | None) -> None:
         """Derive the seeds of later envs from that of the first."""

@@ -95,6 +95,7 @@ class VecEnv:
         seed: int = 0,
         max_consecutive_failures: int = keys.MAX_CONSECUTIVE_FAILURES,
         wrappers: object = (),
+        env_timeout_s: float | None = None,
     ) -> tuple[VecEnvFactory, gym.Space[Any], gym.Space[Any]]:
         """Return a function that creates `VecEnv` instances, and the spaces of one env.
 
@@ -118,6 +119,9 @@ class VecEnv:
         wrappers : list
             What each single env is wrapped in, innermost first: names of Gymnasium's wrappers, `module:Name`, classes
             or functions, or mappings of a `name` (any of these) and options.
+        env_timeout_s : float, optional
+            Seconds that an env of the kind "async" may take for a step or a reset before it counts as hung and is
+            rebuilt; by default 300. Other kinds have no process of their own to end.
 
         Returns
         -------
@@ -136,6 +140,7 @@ class VecEnv:
             seed=seed,
             max_consecutive_failures=max_consecutive_failures,
             wrappers=parse_wrappers(wrappers),
+            env_timeout_s=env_timeout_s,
         )
         obs_space, action_space = factory.spaces()
         return replace(factory, masks=factory.gives_masks), action_space, obs_space
@@ -166,9 +171,9 @@ class VecEnv:
         return obs
 
     def reseed(self, number: int) -> None:
-        """Let the next reset have new seeds, from the first ones and `number`: how far a run had come, say."""
+        """Let the next reset have new seeds, each from its first one and `number`: how far a run had come, say."""
         if self._first_seeds is not None:
-            self._seeds = derive_seeds([*self._first_seeds, number], self.num_envs)
+            self._seeds = [derive_seeds([seed, number], 1)[0] for seed in self._first_seeds]
 
     def step(self, action: torch.Tensor | np.ndarray) -> Step:
         """Step every env.

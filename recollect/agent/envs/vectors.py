@@ -18,6 +18,7 @@ from recollect.agent.envs.envpool_vector import EnvPoolVector
 from recollect.agent.envs.failures import FaultTolerantEnv
 from recollect.agent.envs.masks import MaskedEnv
 from recollect.agent.envs.native_vector import FaultTolerantVector
+from recollect.agent.envs.processes import WatchedVector
 from recollect.agent.envs.step import VectorEnv
 from recollect.errors import ConfigError
 
@@ -75,7 +76,8 @@ def build_sync(factory: "VecEnvFactory", seeds: list[int], is_training: bool) ->
 def build_async(factory: "VecEnvFactory", seeds: list[int], is_training: bool) -> VectorEnv:
     """Envs that run side by side, each in a process of its own."""
     builders = [_InSubprocess(build, os.getpid()) for build in _tolerant(factory, len(seeds), is_training)]
-    return AsyncVectorEnv(builders, copy=False, autoreset_mode=factory.autoreset_mode or AutoresetMode.NEXT_STEP)
+    mode = factory.autoreset_mode or AutoresetMode.NEXT_STEP
+    return WatchedVector(builders, mode, factory.max_consecutive_failures, factory.env_timeout_s)
 
 
 def build_native(factory: "VecEnvFactory", seeds: list[int], is_training: bool) -> VectorEnv:

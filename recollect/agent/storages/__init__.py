@@ -7,6 +7,7 @@ from recollect.agent.storages.base import Storage as Storage
 from recollect.agent.storages.base import StorageFactory as StorageFactory
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer as EREBuffer
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer as HERBuffer
+from recollect.agent.storages.off_policy.mixed_buffer import MixedBuffer as MixedBuffer
 from recollect.agent.storages.off_policy.nstep_buffer import NStepReplayBuffer as NStepReplayBuffer
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer as PERBuffer
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer as ReplayBuffer

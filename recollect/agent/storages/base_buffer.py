@@ -1,7 +1,7 @@
 """`BaseBuffer`: what all storages over a `ExperienceStore` share, from taking steps in to reading them back."""
 
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar, Final, cast
@@ -40,6 +40,8 @@ _GENERATOR: Final = "generator"
 # Parameters that change while running and are no options.
 _MAX_SIZE: Final = "max_size"
 _GAMMA: Final = "gamma"
+# Who feeds a storage that is filled in its own process.
+_LOCAL_SOURCE: Final = 0
 
 
 class BaseBuffer(Storage):
@@ -235,6 +237,16 @@ class BaseBuffer(Storage):
         return self._store.sources
 
     @property
+    def data_source(self) -> Hashable:
+        """The source under which given data are stored."""
+        return _LOCAL_SOURCE
+
+    @property
+    def lasting_sources(self) -> tuple[Hashable, ...]:
+        """Sources that outlive the process: whoever collects in it, and what was given. The others are its workers."""
+        return (_LOCAL_SOURCE,)
+
+    @property
     def num_lanes(self) -> int:
         """Streams of steps that the storage is divided into: those of each source, and those left by others."""
         return self._store.ring.num_lanes
@@ -256,6 +268,23 @@ class BaseBuffer(Storage):
         """Return a copy of the steps between two positions, 0 being the oldest, `[time, num_envs, ...]`."""
         with self._store.lock:
             return cast(Batch, columns.export(self._store, source, start_pos, end_pos))
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes that `episodes` gives."""
+        with self._store.lock:
+            return sum(1 for _ in columns.episode_ids(self._store)) if self._store.is_built else 0
+
+    def episodes(self) -> Iterator[Batch]:
+        """Yield copies of the stored episodes, `[time, ...]`, lane by lane, oldest first.
+
+        The last one of a lane may be unfinished, and the first lack the steps that were overwritten.
+        """
+        with self._store.lock:
+            found = list(columns.episode_ids(self._store)) if self._store.is_built else []
+        for ids in found:
+            with self._store.lock:
+                yield cast(Batch, columns.export_ids(self._store, ids))
 
     def reset(self) -> None:
         """Empty the storage; where sequences overlap, the last `overlap` steps stay as context."""

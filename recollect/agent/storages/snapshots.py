@@ -1,6 +1,6 @@
 """Snapshots of storages: steps, priorities and the generator, so that a loaded one draws the same."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
 from typing import Any, Final
@@ -13,8 +13,6 @@ from recollect.errors import StorageError
 from recollect.records import PARSE_ERRORS
 
 _OWNER: Final = "owner"
-# Who feeds a storage that is filled in its own process.
-_LOCAL_SOURCE: Final = 0
 
 
 class StorageSnapshot:
@@ -38,9 +36,14 @@ class StorageSnapshot:
 
         Snapshots of different names stay side by side; one without a name replaces the one before.
         """
+        self.capture(storage, name)()
+
+    def capture(self, storage: BaseBuffer, name: str = "") -> Callable[[], None]:
+        """Copy what `save` would write, and return the function that writes it, for any thread to call."""
         with storage.store.lock:
-            if storage.store.is_built:
-                self._snapshot.write(storage.store, storage.state(), name)
+            if not storage.store.is_built:
+                return _write_nothing
+            return self._snapshot.capture(storage.store, storage.state(), name).write
 
     def load(self, storage: BaseBuffer, name: str = "") -> None:
         """Fill a storage from the snapshot, the newest steps if it has not room for all.
@@ -117,17 +120,21 @@ def load_storage(storage: BaseBuffer, folder: str | PathLike[str]) -> None:
 def cut_streams(storage: BaseBuffer) -> None:
     """Say that what is stored next does not follow on what is stored last: the envs were reset.
 
-    Workers that fed the storage beside the local one are no more; others take their lanes.
+    Workers that fed the storage from elsewhere are no more; others take their lanes.
     """
     store = storage.store
     with store.lock:
         if store.is_built:
             for source in store.sources:
-                if source == _LOCAL_SOURCE:
+                if source in storage.lasting_sources:
                     lane = store.lane_of(source)
                     store.ring.cut_lanes(range(lane, lane + store.num_envs))
                 else:
                     store.release(source)
+
+
+def _write_nothing() -> None:
+    """Write the snapshot of a storage that holds nothing yet."""
 
 
 def _check_kind(storage: BaseBuffer, folder: str | PathLike[str], extras: Extras) -> None:

@@ -1,5 +1,6 @@
 """Where envs and wrappers keep their state, by class. Only what stands here, or says so itself, can be resumed."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -82,6 +83,8 @@ def names_of(layer: Layer) -> tuple[str, ...] | None:
     kind = type(layer)
     # A class that was derived from a known one may have more.
     names = vars(kind).get(OWN_LIST, _BY_CLASS.get(class_name(layer)))
+    if names is None and suite_env_of(layer) is not None:
+        names = ()
     if names is None:
         names = next((found for module, found in _BY_MODULE.items() if kind.__module__.startswith(module)), None)
     if names is None:
@@ -98,6 +101,16 @@ def layers_of(env: Layer) -> Iterator[Layer]:
     for name in _INNER:
         if name in vars(env):
             yield from layers_of(vars(env)[name])
+
+
+def suite_env_of(layer: Layer) -> Any | None:
+    """The task of the DeepMind Control Suite behind a layer of Shimmy's; None if there is none.
+
+    Tasks of dm_control's composer keep their state in other places, which nobody knows.
+    """
+    control = sys.modules.get("dm_control.rl.control")
+    env = vars(layer).get("_env")
+    return env if control is not None and isinstance(env, control.Environment) else None
 
 
 def class_name(layer: Layer) -> str:

@@ -9,6 +9,7 @@ from recollect.agent.envs.state.attributes import OWN_LIST, Layer, class_name, l
 from recollect.agent.envs.state.simulators import read_simulator, write_simulator
 from recollect.agent.envs.state.values import pack, unpack
 from recollect.errors import StorageError
+from recollect.records import PARSE_ERRORS
 
 _CLASS: Final = "class"
 _OWN: Final = "own"
@@ -64,13 +65,16 @@ def write_state(env: Layer, states: Sequence[Mapping[str, Any]]) -> None:
     expected, found = [class_name(layer) for layer in layers], [state.get(_CLASS) for state in states]
     if expected != found:
         raise StorageError(f"a saved state is of an env made of {found}, this one is made of {expected}")
-    values = [_values_for(layer, state) for layer, state in zip(layers, states, strict=True)]
-    for layer, state, attributes in zip(layers, states, values, strict=True):
-        if _OWN in state:
-            layer.set_state(attributes)  # type: ignore[attr-defined]  # a StatefulLayer, by its state
-            continue
-        write_simulator(layer, state[_SIMULATOR])
-        vars(layer).update(attributes)
+    try:
+        values = [_values_for(layer, state) for layer, state in zip(layers, states, strict=True)]
+        for layer, state, attributes in zip(layers, states, values, strict=True):
+            if isinstance(layer, StatefulLayer):
+                layer.set_state(attributes)
+                continue
+            write_simulator(layer, state[_SIMULATOR])
+            vars(layer).update(attributes)
+    except PARSE_ERRORS as error:
+        raise StorageError(f"a saved state of {expected[-1]} is damaged: {error!r}") from error
 
 
 def _read(layer: Layer) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect.agent.envs.state.attributes import Layer
+from recollect.agent.envs.state.attributes import Layer, suite_env_of
+from recollect.agent.envs.state.suite import read_suite_task, write_suite_task
 from recollect.errors import StorageError
 
 _PHYSICS: Final = "physics"
@@ -36,6 +37,10 @@ def read_simulator(layer: Layer) -> dict[str, Any]:
     """The state of an env's simulator; empty if it has none."""
     data: Any = vars(layer).get("data")
     ale: Any = vars(layer).get("ale")
+    suite = suite_env_of(layer)
+    if suite is not None:
+        physics = suite.physics
+        return {**_read_physics(physics.model.ptr, physics.data.ptr), **read_suite_task(suite)}
     if _is_of("mujoco", "MjData", data):
         return _read_physics(vars(layer)["model"], data)
     if _is_of("ale_py", "ALEInterface", ale):
@@ -48,7 +53,11 @@ def write_simulator(layer: Layer, state: Mapping[str, Any]) -> None:
     if _EMULATOR in state:
         kind = sys.modules["ale_py"].ALEState
         vars(layer)["ale"].restoreSystemState(kind(np.asarray(state[_EMULATOR], np.uint8).tobytes()))
-    if _PHYSICS in state:
+    suite = suite_env_of(layer)
+    if suite is not None:
+        write_suite_task(suite, state)
+        _write_physics(suite.physics.model.ptr, suite.physics.data.ptr, state)
+    elif _PHYSICS in state:
         _write_physics(vars(layer)["model"], vars(layer)["data"], state)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from recollect.errors import StorageError
+from recollect.records import PARSE_ERRORS, as_whole
 
 _ARRAY: Final = "#array"
 _NUMBER: Final = "#number"
@@ -21,6 +22,8 @@ _BIT_GENERATORS: Final = {
     kind.__name__: kind
     for kind in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
 }
+# Where they are in a table of their own: NumPy reads there unchecked. Entries, entry, and the most that it can be.
+_POSITIONS: Final = {"MT19937": (("state", "pos", 624),), "Philox": (("", "buffer_pos", 4),)}
 # Kinds of arrays that mean something in another process: flags, numbers, and nothing that is an address.
 _ARRAY_KINDS: Final = "biuf"
 
@@ -73,7 +76,7 @@ def unpack(tree: object) -> Any:
         raise StorageError(f"a state has the unknown kind of value {tag!r}")
     try:
         return _UNPACK[tag](tree[tag])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except PARSE_ERRORS as error:
         raise StorageError(f"a state has a damaged {tag[1:]}: {error}") from error
 
 
@@ -101,6 +104,8 @@ def _unpack_generator(content: Any) -> np.random.Generator:
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise StorageError(f"a state has the unknown bit generator {name!r}")
+    for entries, entry, most in _POSITIONS.get(name, ()):
+        as_whole(int((state[entries] if entries else state)[entry]), 0, most)
     bit_generator = _BIT_GENERATORS[name]()
     bit_generator.state = state
     return np.random.Generator(bit_generator)

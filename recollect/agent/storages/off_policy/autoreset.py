@@ -10,6 +10,7 @@ from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.off_policy.final_obs_check import Ends, ends_of, fingerprint
 from recollect.errors import ConfigError, StorageError
+from recollect.records import as_whole
 from recollect.roles import Observation, Sample
 
 _MOST_REDRAWS: Final = 64
@@ -55,7 +56,8 @@ class ResetSteps:
 
     def load_state(self, state: list[tuple[int, str]]) -> None:
         """Resume from what `state` gave."""
-        self._ends = {int(env): bytes.fromhex(led_to) for env, led_to in state}
+        most = self._store.num_envs - 1
+        self._ends = {as_whole(env, 0, most): bytes.fromhex(led_to) for env, led_to in state}
 
     def replace(self, ids: np.ndarray, draw: Callable[[int], np.ndarray]) -> np.ndarray:
         """Draw others for those of `ids` that are resets."""

@@ -110,17 +110,18 @@ class EREBuffer(PERBuffer):
         self._recent.load_state(extras.state[_WINDOW], self._pace.ratio())
 
     def _draw(self, num_rows: int, k: int, num_batches: int) -> Drawn:
-        access = self._store.access
-        ring, starts = access.ring, access.starts
-        progress = self._recent.progress(k, num_batches, ring.num_ends)
-        num_steps = len(self._store)
-        reach = self._recent.reach(num_steps, progress)
-        floors, num_recent = NO_FLOORS, num_steps
-        if reach < num_steps:
-            floors = np.empty(ring.num_lanes, np.int64)
-            num_recent = draw_kernels.recent_floors(ring.header, starts.table, reach, floors)
+        floors, num_recent = self._newest(self._recent.progress(k, num_batches, self._store.ring.num_ends))
         ids, columns = self._draw_prioritised(num_rows, floors)
         return Drawn(ids, (*columns, np.full(num_rows, num_recent)))
+
+    def _newest(self, progress: float) -> tuple[np.ndarray, int]:
+        """Oldest step of each lane that may be drawn, `NO_FLOORS` where all may, and how many steps that leaves."""
+        access, num_steps = self._store.access, len(self._store)
+        reach = self._recent.reach(num_steps, progress)
+        if reach >= num_steps:
+            return NO_FLOORS, num_steps
+        floors = np.empty(access.ring.num_lanes, np.int64)
+        return floors, draw_kernels.recent_floors(access.ring.header, access.starts.table, reach, floors)
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)

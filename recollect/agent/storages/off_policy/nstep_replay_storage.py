@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from os import PathLike
@@ -19,14 +20,14 @@ from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.outputs import map_arrays, nest
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
-from recollect.agent.storages.experience.store.allocator import Allocator, Backing
+from recollect.agent.storages.experience.store.allocator import Allocator, Backing, NoRoomError
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.schema import FrameStacks
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
-from recollect.errors import ConfigError, StorageError
+from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.roles import Numbers, Observation
 
 _log = logging.getLogger(__name__)
@@ -106,8 +107,8 @@ class NStepReplayStorage:
     frame_stack : int, tuple or mapping, optional
         Depth of frame stacks in the observations, which are then stored as single frames.
     backing, path
-        Where the data live, as in `ReplayConfig`. What does not fit into RAM lives in temporary files, with a
-        warning.
+        Where the data live, as in `ReplayConfig`. What does not fit into RAM lives in temporary files, and where
+        their disk is too small, fewer steps are kept; each with a warning.
 
     Examples
     --------
@@ -169,7 +170,24 @@ class NStepReplayStorage:
         num_batches = -(-self.fetch_every // self.batch_size)
         self._num_prefetched = min(max(1, num_batches), _MOST_PREFETCHED)
         self._prefetcher: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._num_prefetched > 1 else 0)
-        self._store = ExperienceStore(
+        try:
+            self._store = self._build(frame_stack, backing, path)
+        except NoRoomError as error:
+            self.storage_size = max(self.num_envs, error.num_fitting)
+            advice = f"it keeps {self.storage_size:,}; name a folder on a larger disk with backing='file' and path="
+            warnings.warn(f"{error}: {advice}", RecollectWarning, stacklevel=2)
+            self._store = self._build(frame_stack, backing, path)
+        self._resets = ResetSteps(self._store, autoreset_mode)
+        self._final_obs_check = FinalObsCheck(_ADVICE)
+        self._is_closed = False
+        self._snapshot = None if self.snapshot_path is None else Snapshot(self.snapshot_path)
+        self._is_saved = self._load()
+        # Plans reuse their tensors, so each thread has its own; the ring that they read is the storage's for good.
+        self._thread = threading.local()
+
+    def _build(self, frame_stack: FrameStacks, backing: Backing, path: str | PathLike[str] | None) -> ExperienceStore:
+        """Make a store of `storage_size` steps."""
+        store = ExperienceStore(
             self.storage_size // self.num_envs,
             self.num_envs,
             _KEYS,
@@ -178,14 +196,8 @@ class NStepReplayStorage:
             on_relayout=lambda old, new: None,
             bytes_beside=lambda: 0.0,
         )
-        self._resets = ResetSteps(self._store, autoreset_mode)
-        self._final_obs_check = FinalObsCheck(_ADVICE)
-        self._store.build(self._steps.blank())
-        self._is_closed = False
-        self._snapshot = None if self.snapshot_path is None else Snapshot(self.snapshot_path)
-        self._is_saved = self._load()
-        # Plans reuse their tensors, so each thread has its own; the ring that they read is the storage's for good.
-        self._thread = threading.local()
+        store.build(self._steps.blank())
+        return store
 
     def __len__(self) -> int:
         """Transitions that may be drawn, of all envs together."""

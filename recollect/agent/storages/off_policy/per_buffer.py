@@ -1,6 +1,6 @@
 """`PERBuffer`: prioritised replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -80,9 +80,10 @@ class PERBuffer(NStepReplayBuffer):
         self.num_stale = 0
         self._largest_error = np.zeros(1, np.float32)
 
-    def get_priority(self, error: Array | float) -> Array | float:
+    def get_priority(self, error: Array | Sequence[float] | float) -> Array | float:
         """Priority of one or more errors."""
-        return (error + self.epsilon) ** self.alpha
+        errors = np.asarray(error) if isinstance(error, Sequence) else error
+        return (errors + self.epsilon) ** self.alpha
 
     def get_sequence_priority(self, sequence_data: Array, eta: float = 0.9) -> Array:
         """Mix the errors of sequences into one each: `eta * max + (1 - eta) * mean` over time.

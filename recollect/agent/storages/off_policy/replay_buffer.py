@@ -20,7 +20,7 @@ from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
-from recollect.roles import Batch, Device, Info, Numbers, Observation
+from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNews
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
@@ -268,7 +268,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         with store.lock:
             store.access.check_drawable()
             drawn = self._draw(num_rows, k, num_batches)
-            rows = self._windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
+            rows = self._rewarded_windows(drawn.ids, 1)[0] if store.sequence is None else self._sequence_rows(drawn.ids)
         for key, values in zip(self.drawn_keys, drawn.columns, strict=True):
             rows[key] = torch.from_numpy(values.reshape(-1, 1))
         rows = self._staging.send(rows)
@@ -284,7 +284,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         """Rows `[num_seq, length + n_step, ...]` of the sequences that start at `ids`."""
         starts = self._store.starts
         num_steps = starts.length + int(self._limits()[0])
-        windows, without_state = self._windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
+        windows, without_state = self._rewarded_windows(starts.expand(self._store.ring, ids, num_steps), num_steps)
         rows = {name: tensor.reshape(len(ids), num_steps, *tensor.shape[1:]) for name, tensor in windows.items()}
         mask = torch.zeros(len(ids), num_steps, 1)
         mask[:, starts.overlap : starts.length] = 1.0
@@ -294,6 +294,24 @@ class ReplayBuffer(BaseBuffer, Storage):
                 states[without_state] = 0
             rows[name_of(path)] = torch.from_numpy(states)
         return rows
+
+    def _rewarded_windows(self, ids: np.ndarray, length: int) -> Rows:
+        """Rows of windows, with the intrinsic rewards of now where the algorithm says so."""
+        rows, without_state = self._windows(ids, length)
+        if keys.IREWARD in rows and getattr(self.algorithm, "recomputes_intrinsic", False):
+            rows[keys.IREWARD] = self._intrinsic_returns(ids, rows[keys.N_STEP][:, 0].numpy())
+        return rows, without_state
+
+    def _intrinsic_returns(self, ids: np.ndarray, num_steps: np.ndarray) -> torch.Tensor:
+        """Intrinsic rewards of now, folded over windows of `num_steps` from `ids` on, float32 `[rows, 1]`."""
+        returns = torch.zeros(len(ids), 1)
+        for step in range(int(num_steps.max())):
+            is_inside = num_steps > step
+            reached = nest(self._store.access.gather(ids[is_inside] + step, ONE_STEP, self._gamma()).items())
+            rewards = cast(RewardsNews, self.algorithm).intrinsic_reward(reached[keys.NEXT_OBS])
+            if rewards is not None:
+                returns[torch.from_numpy(is_inside)] += self._gamma() ** step * rewards.float().cpu()
+        return returns
 
     def _windows(self, ids: np.ndarray, length: int) -> Rows:
         """Rows of the windows that start at `ids`, `length` of which make a sequence."""

@@ -23,7 +23,7 @@ from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
 from recollect.options import count, option, optional
-from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, Sample
+from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, RewardsNews, Sample
 
 # Steps that the networks see at once when all stored steps are evaluated again.
 _EVALUATED_STEPS: Final = 1024
@@ -186,7 +186,8 @@ class RolloutBuffer(BaseBuffer):
         """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
         rewards = self.actor.normalise_reward(self._column(steps, keys.REWARD).to(self.device)).cpu()
         if keys.IREWARD in self.data:
-            rewards = rewards + self.algorithm.intrinsic_weight * self._column(steps, keys.IREWARD)
+            weight = cast(RewardsNews, self.algorithm).intrinsic_weight
+            rewards = rewards + weight * self._column(steps, keys.IREWARD)
         return rewards
 
     def _discounts(self, steps: TimeMajorSteps) -> torch.Tensor:
@@ -247,8 +248,11 @@ class RolloutBuffer(BaseBuffer):
                 f"no room for {num_new} more steps: {num_stored} of {self.max_size} are stored; "
                 "call reset after each update stage, or use a larger size"
             )
-        if source not in known and known and not self._store.state().vacant_lanes:
-            self._store.resize(self.max_size * (len(known) + 1))
+        joins = source not in known and bool(known) and not self._store.state().vacant_lanes
+        # A snapshot of several sources comes back in the room of one.
+        num_sources = max(self._num_shares(), len(known) + joins)
+        if self._store.is_built and self._store.size < self.max_size * num_sources:
+            self._store.resize(self.max_size * num_sources)
 
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         """Let go of a rollout whose steps may have been forgotten."""

@@ -30,6 +30,8 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("PongNoFrameskip-v4", "ale_py", "atari"),
         ("HalfCheetah-v5", "mujoco", "mujoco"),
         ("LunarLander-v3", "Box2D", "box2d"),
+        ("dm_control/walker-walk-v0", "shimmy", "dmc"),
+        ("dm_control/walker-walk-v0", "dm_control", "dmc"),
     ],
 )
 def test_missing_extra_is_named(without: Any, env_id: str, module: str, extra: str) -> None:
@@ -53,6 +55,7 @@ def test_missing_envpool_is_named(without: Any) -> None:
         ("Pendulum", "did you mean 'Pendulum-v1'?"),
         ("recollect/BitFlop-v0", "did you mean 'recollect/BitFlip-v0'?"),
         ("ALE/Pomg-v5", "did you mean 'ALE/Pong-v5'?"),
+        ("dm_control/walker-wlak-v0", "did you mean 'dm_control/walker-walk-v0'?"),
         ("Xyzzy-v0", "pprint_registry"),
         ("", "pprint_registry"),
         ("no_such_module:Env-v0", "cannot be imported"),
@@ -232,3 +235,15 @@ def test_goal_task() -> None:
     assert (reward == step.reward[:, 0]).all()
     assert step.infos["is_success"].shape == (2,)
     envs.close()
+
+
+def test_tasks_of_the_control_suite_give_one_vector_and_end_by_their_time_limit() -> None:
+    env = make_env("dm_control/walker-walk-v0")
+    assert env.observation_space.shape == (24,)
+    assert env.action_space.shape == (6,)
+    first, _ = env.reset(seed=7)
+    again, _ = env.reset(seed=7)
+    np.testing.assert_array_equal(first, again)
+    ends = [env.step(np.zeros(6))[2:4] for _ in range(1000)]
+    assert ends == [(False, False)] * 999 + [(False, True)], "a time limit is no termination"
+    env.close()

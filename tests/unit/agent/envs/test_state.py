@@ -40,6 +40,8 @@ MUJOCO = (
     "Walker2d-v5",
 )
 ROBOTICS = ("FetchReach-v4", "FetchPickAndPlace-v4", "PointMaze_UMaze-v3", "AntMaze_UMaze-v5", "HandReach-v3")
+# A task that counts, one that moves a target in the model, one that changes gears and one that draws its springs.
+SUITE = ("cheetah-run", "reacher-hard", "point_mass-hard", "lqr-lqr_2_1")
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 
 WRAPPERS: dict[str, Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]] = {
@@ -111,6 +113,33 @@ def test_an_env_resumes_in_the_middle_of_an_episode(env_id: str, num_before: int
 @pytest.mark.parametrize("env_id", [*MUJOCO, *ROBOTICS, *GAMES])
 def test_a_simulator_resumes_in_the_middle_of_an_episode(env_id: str, tmp_path: Path) -> None:
     check_resumes(lambda: make_env(env_id), tmp_path, 30, 60)
+
+
+@pytest.mark.parametrize("task", SUITE)
+def test_a_task_of_the_control_suite_resumes_in_the_middle_of_an_episode(task: str, tmp_path: Path) -> None:
+    check_resumes(lambda: make_env(f"dm_control/{task}-v0"), tmp_path, 30, 60)
+
+
+def test_a_task_of_the_control_suite_refuses_the_state_of_another_and_stays_as_it_was() -> None:
+    env, other = make_env("dm_control/cheetah-run-v0"), make_env("dm_control/reacher-hard-v0")
+    for each in (env, other):
+        each.reset(seed=1)
+    before = read_state(env)
+    with pytest.raises(StorageError, match="a saved state of a dm_control task has"):
+        write_state(env, read_state(other))
+    forged = read_state(env)
+    for damage in ("damaged", ("MT19937", np.zeros(3, np.uint32), 0, 0, 0.0)):
+        forged[-1]["simulator"]["task"]["_random"] = pack(damage)
+        with pytest.raises(StorageError, match="damaged generator"):
+            write_state(env, forged)
+    del forged[-1]["simulator"]["task"]
+    with pytest.raises(StorageError, match="of another env"):
+        write_state(env, forged)
+    assert all((a == b).all() for a, b in zip(flat(before), flat(read_state(env)), strict=True))
+
+
+def test_tasks_of_the_composer_say_that_nobody_knows_their_state() -> None:
+    assert "DmControlCompatibilityV0" in str(find_gap(make_env("dm_control/reach_site_features-v0")))
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
@@ -255,6 +284,16 @@ def test_a_generator_goes_on_where_it_was() -> None:
         generator.random(3)
         other = unpack(pack(generator))
         assert np.array_equal(other.random(5), generator.random(5))
+
+
+@pytest.mark.parametrize("position", [-1, 625, 10**8, 2**40])
+def test_a_generator_does_not_read_beyond_its_table(position: int) -> None:
+    mersenne, philox = (pack(np.random.Generator(kind(1))) for kind in (np.random.MT19937, np.random.Philox))
+    mersenne["#generator"]["#dict"]["state"]["#dict"]["pos"] = position
+    philox["#generator"]["#dict"]["buffer_pos"] = position
+    for forged in (mersenne, philox):
+        with pytest.raises(StorageError, match="expected a whole number from 0 to"):
+            unpack(forged)
 
 
 def test_unknown_kinds_of_values_are_refused() -> None:

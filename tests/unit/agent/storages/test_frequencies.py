@@ -162,6 +162,23 @@ def test_recent_and_prioritised_over_lanes_of_different_sizes() -> None:
     assert_drawn_by(count_draws(pair), right, uniform, pair[1].probabilities(everything(pair[1])))
 
 
+@pytest.mark.parametrize("joint", [False, True])
+def test_parts_that_are_mixed(joint: bool) -> None:
+    settings = Settings(num_envs=2, max_size=90, recent=True, prioritised=True, alpha=0.6, eta=1e-5, cmin=30)
+    settings.shares, settings.joint, settings.default_error = {"expert": 0.3, "medium": 0.2}, joint, 2.0
+    pair = make_pair("mixed", settings, data_share=settings.shares, joint_priorities=joint)
+    fill(pair, {"a": 29, "expert": 10, "medium": 4, "b": 8})
+    set_errors(pair, varied_errors(pair[1].ids()))
+    windows = pair[1].next_windows(NUM_BATCHES, NUM_BATCHES)
+    assert windows == [11, 11, 10, 10, 4, 4, 4, 4]
+    candidates = pair[1].candidates(windows)
+    right = pair[1].probabilities(candidates)
+    settings.joint = not joint
+    other = pair[1].probabilities(candidates)
+    settings.shares = {}
+    assert_drawn_by(count_draws(pair), right, other, pair[1].probabilities(candidates))
+
+
 @pytest.mark.parametrize("overlap", [0, 2])
 def test_prioritised_sequences(overlap: int) -> None:
     settings = Settings(num_envs=3, max_size=31, prioritised=True, alpha=0.6, length=4, overlap=overlap)

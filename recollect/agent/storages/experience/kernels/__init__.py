@@ -5,6 +5,6 @@ The rooms beside this one and buffers import from here. Kernels import nothing b
 
 from pathlib import Path
 
-from recollect.agent.storages.experience.kernels.kernel_cache import drop_stale_kernels
+from recollect.agent.kernel_cache import drop_stale_kernels
 
 drop_stale_kernels(Path(__file__).parent)

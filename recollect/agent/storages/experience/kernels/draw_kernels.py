@@ -21,11 +21,13 @@ def first_start(starts, lane, number):
 
 @nb.njit(**HELPER)
 def starts_of(header, starts, floors, lane):
-    """First start of `lane` that may be drawn, and how many there are."""
+    """First start of `lane` that may be drawn, and how many there are: none where the floor is the step to come."""
     base, stride, length = starts[layout.A_BASE, lane], starts[layout.A_STRIDE, lane], starts[layout.A_LENGTH, lane]
     low = oldest_of(header, lane)
     last = head_of(header, lane) - length
     if len(floors) > 0:
+        if floors[lane] >= head_of(header, lane):
+            return low, np.int64(0)
         # A window of the newest steps holds at least the newest start.
         newest = base + (last - base) // stride * stride
         low = max(low, min(floors[lane], newest))

@@ -204,19 +204,34 @@ def _recent_ranges(header, starts, floors, ranges):
                 ranges[2 * lane + 1, 0], ranges[2 * lane + 1, 1] = offset + begin_slot, offset + slots
 
 
+@nb.njit(**HELPER)
+def _cover_recent(header, starts, floors, sums, offsets, cover, ends):
+    """Nodes that cover the starts of each lane from its floor on: how many there are, and the sum of all of them."""
+    num_ranges = 2 * header[layout.H_NUM_LANES]
+    ranges = np.empty((num_ranges, 2), np.int64)
+    _recent_ranges(header, starts, floors, ranges)
+    count, total = np.int64(0), 0.0
+    for index in range(num_ranges):
+        begin, end = ranges[index, 0], ranges[index, 1]
+        count, total = decompose(sums, offsets, begin, end, cover[0], cover[1], ends, count, total)
+    return count, total
+
+
+@nb.njit(nb.float64(_i64, _table, _i64, _f64, _i64, _table, _f64), **KERNEL)
+def mass(header, starts, floors, sums, offsets, cover, ends):
+    """Sum of the priorities of the starts that `draw_recent` draws from."""
+    return _cover_recent(header, starts, floors, sums, offsets, cover, ends)[1]
+
+
 @nb.njit(nb.int64(_i64, _table, _i64, _f64, _i64, _table, _f64, _f64, nb.float64, _i64, _f32), **KERNEL)
 def draw_recent(header, starts, floors, sums, offsets, cover, ends, uniforms, beta, ids, weights):
     """As `draw`, but only from the starts of each lane that are not older than its floor.
 
     `cover` [2, entries] and `ends` [entries] are working space for the nodes that cover these starts.
     """
-    num_ranges, batch = 2 * header[layout.H_NUM_LANES], len(ids)
-    ranges = np.empty((num_ranges, 2), np.int64)
-    _recent_ranges(header, starts, floors, ranges)
+    batch = len(ids)
     levels, nodes = cover[0], cover[1]
-    count, total = np.int64(0), 0.0
-    for index in range(num_ranges):
-        count, total = decompose(sums, offsets, ranges[index, 0], ranges[index, 1], levels, nodes, ends, count, total)
+    count, total = _cover_recent(header, starts, floors, sums, offsets, cover, ends)
     if total <= 0.0:
         return NO_MASS
     heights = np.empty(batch, np.int64)

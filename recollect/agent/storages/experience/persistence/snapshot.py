@@ -9,10 +9,11 @@ share chunks, each under the name that it was given; without a name, a new one r
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -37,7 +38,7 @@ from recollect.agent.storages.experience.persistence.snapshot_files import (
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.disk import has_seal, make_folder, read_sealed
+from recollect.disk import Seal, has_seal, make_folder, read_sealed
 from recollect.errors import RecollectError, StorageError
 from recollect.records import PARSE_ERRORS
 
@@ -82,21 +83,28 @@ class Snapshot:
         name : str
             What to call the snapshot.
         """
+        self.capture(store, extras, name).write()
+
+    def capture(self, store: ExperienceStore, extras: Extras | None = None, name: str = "") -> "CapturedStore":
+        """Copy what `write` would write, so that it can be written while the store changes.
+
+        Until that is done, nothing else may be captured for this folder.
+        """
         extras = extras or Extras()
         self._check_folder(name)
-        writer = SnapshotWriter(self.folder, uuid.uuid4().hex)
-        try:
-            make_folder(self.folder)
-            with store.lock:
-                manifest = self._write_files(store, extras, writer)
-            writer.commit(name, manifest.dump())
-        except (OSError, RecollectError) as error:
-            writer.undo()
-            if isinstance(error, OSError):
-                raise StorageError(f"cannot write a snapshot to {self.folder}: {error}") from error
-            raise
-        self._last, self._ring = manifest, ref(store.ring)
-        remove_unused(self.folder)
+        with store.lock:
+            ring = store.ring
+            arrays = {_SEQUENCES + path: array for path, array in store.starts.state(ring).items()}
+            slots = cut_slots(ring, extras.slot_arrays, ring.firsts)
+            arrays |= {_SLOTS + path: values for path, values in slots.values.items()}
+            chunks = list(self._cut_chunks(ring, store.num_envs))
+            entries = {
+                "num_envs": store.num_envs,
+                "sequence": store.sequence,
+                "schema": ring.schema,
+                **standing(store, deepcopy(dict(extras.state))),
+            }
+        return CapturedStore(self, name, ref(ring), arrays, chunks, entries)
 
     def read(
         self,
@@ -141,26 +149,8 @@ class Snapshot:
         self._last, self._ring = base, ref(ring)
         return extras
 
-    def _write_files(self, store: ExperienceStore, extras: Extras, writer: SnapshotWriter) -> Manifest:
-        ring = store.ring
-        arrays = {_SEQUENCES + name: array for name, array in store.starts.state(ring).items()}
-        slots = cut_slots(ring, extras.slot_arrays, ring.firsts)
-        arrays |= {_SLOTS + name: values for name, values in slots.values.items()}
-        file = writer.save(_ARRAYS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-        chunks = list(self._write_chunks(ring, store.num_envs, writer))
-        return Manifest(
-            token=writer.token,
-            num_envs=store.num_envs,
-            sequence=store.sequence,
-            schema=ring.schema,
-            chunks=chunks,
-            arrays=file,
-            seals=writer.seals,
-            **standing(store, extras.state),
-        )
-
-    def _write_chunks(self, ring: LaneRing, num_envs: int, writer: SnapshotWriter) -> Iterator[Chunk]:
-        """Write the steps in memory, apart from chunks that are there already."""
+    def _cut_chunks(self, ring: LaneRing, num_envs: int) -> Iterator["CapturedChunk"]:
+        """Copy the steps in memory, apart from chunks that are there already."""
         before, finals = self._last, {}
         if before is not None and self._ring is not None and self._ring() is ring:
             finals = {(chunk.group, chunk.end): chunk for chunk in before.chunks if chunk.is_final}
@@ -172,12 +162,16 @@ class Snapshot:
                 known = finals.get((group, end))
                 # It is gone if the snapshot was removed that it was written for.
                 if known is not None and before and has_seal(self.folder / known.file, before.seals[known.file]):
-                    writer.seals[known.file] = before.seals[known.file]
-                    yield known
+                    yield CapturedChunk(known, before.seals[known.file], None)
                     continue
                 ends = np.clip(end, lows, heads)
                 piece = RingPiece.cut_from(ring, lane, np.clip(begin, lows, ends), ends)
-                yield Chunk(group, end, end < int(heads.min()), writer.save(f"{group}-{begin}.piece", piece.data.data))
+                chunk = Chunk(group, end, end < int(heads.min()), f"{group}-{begin}.piece")
+                yield CapturedChunk(chunk, None, piece.data)
+
+    def has_written(self, manifest: Manifest, ring: "ref[LaneRing]") -> None:
+        """Let the next snapshot write only what is new since this one."""
+        self._last, self._ring = manifest, ring
 
     def _check_shape(self, store: ExperienceStore, manifest: Manifest) -> None:
         if (manifest.num_envs, manifest.sequence) != (store.num_envs, store.sequence):
@@ -192,6 +186,76 @@ class Snapshot:
             self.manifest(name)
         if self.folder.exists() and not self.folder.is_dir():
             raise StorageError(f"{self.folder} is a file; a snapshot needs a folder")
+
+
+class CapturedChunk(NamedTuple):
+    """A chunk of a snapshot: one that is written already has its seal; of a new one, there are its bytes."""
+
+    chunk: Chunk
+    seal: Seal | None
+    data: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class CapturedStore:
+    """A store as it was at one moment, copied; any thread may write it, whatever becomes of the store.
+
+    Attributes
+    ----------
+    snapshot : Snapshot
+        Where it is to be written.
+    name : str
+        What to call it there.
+    ring : ref of LaneRing
+        Where the steps were copied from.
+    arrays : dict
+        What is written again each time.
+    chunks : list of CapturedChunk
+        The steps.
+    entries : dict
+        All else that the manifest says.
+    """
+
+    snapshot: Snapshot
+    name: str
+    ring: "ref[LaneRing]"
+    arrays: Mapping[str, np.ndarray]
+    chunks: Sequence[CapturedChunk]
+    entries: Mapping[str, Any]
+
+    def write(self) -> None:
+        """Write the snapshot; if that fails, those before it are still there."""
+        folder = self.snapshot.folder
+        writer = SnapshotWriter(folder, uuid.uuid4().hex)
+        try:
+            make_folder(folder)
+            manifest = self._write_files(writer)
+            writer.commit(self.name, manifest.dump())
+        except (OSError, RecollectError) as error:
+            writer.undo()
+            if isinstance(error, OSError):
+                raise StorageError(f"cannot write a snapshot to {folder}: {error}") from error
+            raise
+        self.snapshot.has_written(manifest, self.ring)
+        remove_unused(folder)
+
+    def _write_files(self, writer: SnapshotWriter) -> Manifest:
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        file = writer.save(_ARRAYS, save(arrays))
+        chunks = [self._write_chunk(writer, each) for each in self.chunks]
+        return Manifest(token=writer.token, chunks=chunks, arrays=file, seals=writer.seals, **self.entries)
+
+    def _write_chunk(self, writer: SnapshotWriter, captured: CapturedChunk) -> Chunk:
+        chunk, seal, data = captured
+        if data is None:
+            assert seal is not None
+            if not has_seal(self.snapshot.folder / chunk.file, seal):
+                raise StorageError(
+                    f"{self.snapshot.folder / chunk.file} was removed while a snapshot was to be written"
+                )
+            writer.seals[chunk.file] = seal
+            return chunk
+        return replace(chunk, file=writer.save(chunk.file, data.data))
 
 
 def standing(store: ExperienceStore, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a snapshot, or an entry of a journal, holds of a ring: cut out of one, put together in another."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -75,8 +75,19 @@ class Content:
 def cut_slots(ring: LaneRing, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray) -> SlotValues:
     """Of arrays with an entry for each slot, take those of the steps from `begins` [num_lanes] on."""
     begins, ends = np.maximum(begins, ring.firsts), ring.heads.copy()
-    slots = ring.slots(ids_of(begins, ends))
-    return SlotValues(begins, ends, {name: array[slots] for name, array in slot_arrays.items()})
+    spans = list(_slot_spans(ring, begins, ends))
+    # A training waits for this copy: ranges of slots take a fiftieth of the time that the slots one by one do.
+    values = {name: np.concatenate([array[span] for span in spans]) for name, array in slot_arrays.items()}
+    return SlotValues(begins, ends, values)
+
+
+def _slot_spans(ring: LaneRing, begins: np.ndarray, ends: np.ndarray) -> Iterator[slice]:
+    """Ranges of slots that hold the steps `begins` to `ends` [num_lanes], lane by lane, in their order."""
+    for lane, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
+        base, first = lane * ring.num_slots, begin % ring.num_slots
+        last = first + end - begin
+        yield slice(base + first, base + min(last, ring.num_slots))
+        yield slice(base, base + max(0, last - ring.num_slots))
 
 
 def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from recollect.agent.storages.experience.persistence.manifest import OWN_FILES, Manifest, read_manifest
-from recollect.disk import Content, Seal, check_sealed, remove_file, sync_folder, write_file
+from recollect.disk import PARTIAL, Content, Seal, check_sealed, remove_file, sync_folder, write_file
 from recollect.errors import StorageError
 
 _MANIFESTS: Final = re.compile(r"manifest(-[A-Za-z0-9-]+)?\.json")
@@ -70,7 +70,7 @@ def remove_snapshots(folder: Path, kept: Collection[str]) -> None:
     for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         files = {manifest_file(place, name).name for name in kept}
         for path in list(place.iterdir()):
-            if _MANIFESTS.fullmatch(path.name) and path.name not in files:
+            if _MANIFESTS.fullmatch(path.name.removesuffix(PARTIAL)) and path.name not in files:
                 remove_file(path)
         remove_unused(place)
 
@@ -84,7 +84,7 @@ def remove_unused(folder: Path) -> None:
         # What a damaged manifest names is not known, so that nothing is removed.
         return
     for name in os.listdir(folder):
-        if OWN_FILES.fullmatch(name.removesuffix(".partial")) and name not in used:
+        if OWN_FILES.fullmatch(name.removesuffix(PARTIAL)) and name not in used:
             # What cannot be removed now will be after the next snapshot.
             with contextlib.suppress(OSError):
                 remove_file(folder / name)

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from recollect.records import MOST_COUNTED, as_count, as_number, as_whole
+
 # The paper's scale of k / K, and K before the first span of updates is over.
 _SCALE: Final = 1000.0
 _FIRST_SPAN: Final = 1000
@@ -74,9 +76,11 @@ class RecentWindow:
 
     def load_state(self, state: dict[str, Any], ratio: float | None) -> None:
         """Resume from `state`; with another `initial_eta` than it had, eta is adapted to `ratio` instead."""
-        self._drawn, self._span, self._num_ends = state["drawn"], state["span"], state["num_ends"]
+        drawn, num_ends = as_count(state["drawn"]), as_count(state["num_ends"])
+        span, eta = as_whole(state["span"], 1, MOST_COUNTED), as_number(state["eta"], 0.0, 1.0)
+        self._drawn, self._span, self._num_ends = drawn, span, num_ends
         if state["initial_eta"] == self.initial_eta:
-            self.eta = state["eta"]
+            self.eta = eta
         else:
             self.adapt(ratio)
 
@@ -111,7 +115,8 @@ class LearningPace:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Resume from `state`."""
-        self._returns, self._fastest = list(state["returns"]), float(state["fastest"])
+        returns, fastest = [as_number(value) for value in state["returns"]], as_number(state["fastest"], 0.0)
+        self._returns, self._fastest = returns[-_NUM_RETURNS:], fastest
 
     def _slope(self) -> float:
         return (self._returns[-1] - self._returns[0]) / (len(self._returns) - 1)

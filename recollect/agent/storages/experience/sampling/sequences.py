@@ -222,7 +222,7 @@ class Sequences(Starts):
         return arrays
 
     def load_state(self, ring: LaneRing, states: Sequence[Mapping[str, np.ndarray]]) -> None:
-        self.table[...] = self._checked_table(states[-1]["table"])
+        self.table[...] = self._checked_table(ring, states[-1]["table"])
         for index, recent in enumerate(self._recent):
             recent[...] = _checked(states[-1][f"recent{index}"], recent.shape, recent.dtype)
         for arrays in states:
@@ -236,12 +236,14 @@ class Sequences(Starts):
                 values = _checked(arrays[f"states{index}"], (len(ids), *leaf.shape), leaf.dtype)
                 kept[lanes[stored], grid[stored] % kept.shape[1]] = values[stored]
 
-    def _checked_table(self, given: np.ndarray) -> np.ndarray:
-        """A table from elsewhere: its grids may begin anywhere, stride and length are those of this store."""
+    def _checked_table(self, ring: LaneRing, given: np.ndarray) -> np.ndarray:
+        """A table from elsewhere: grids may begin anywhere, context ends with the steps, the rest is this store's."""
         table = _checked(given, self.table.shape, self.table.dtype)
         own = [layout.A_STRIDE, layout.A_LENGTH]
         if (table[own] != self.table[own]).any() or (table < 0).any() or (table > layout.ID_MASK).any():
             raise StorageError("a table of sequences is not that of this storage")
+        if (table[layout.A_CONTEXT] > ring.heads).any():
+            raise StorageError("a table of sequences has more context than there are steps")
         return table
 
     def _begun(self, ring: LaneRing, lane: int) -> np.ndarray:

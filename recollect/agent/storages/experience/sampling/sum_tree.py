@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from recollect.agent.storages.experience.kernels import priority_kernels, tree_kernels
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.store.allocator import anonymous
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
@@ -135,6 +136,19 @@ class SumTree:
             return None
         self.nodes_visited += visited
         return ids, weights
+
+    def mass(self, floors: np.ndarray) -> float:
+        """Sum of the priorities of the starts that are not older than their lane's floor, int64 [num_lanes]."""
+        total: float = priority_kernels.mass(
+            self._ring.header, self._starts.table, floors, self._sums, self._offsets, *self._cover
+        )
+        return total
+
+    def of(self, ids: np.ndarray) -> np.ndarray:
+        """Priorities of stored starts, float64 [batch]; of a flat tree there are none."""
+        num_slots = self._ring.num_slots
+        found: np.ndarray = self._sums[(ids >> layout.ID_SHIFT) * num_slots + (ids & layout.ID_MASK) % num_slots]
+        return found
 
     def update(self, ids: torch.Tensor, errors: torch.Tensor, largest: np.ndarray) -> int:
         """Record the errors of starts; returns how many are no longer stored.

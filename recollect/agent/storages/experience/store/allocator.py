@@ -8,7 +8,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Final, Literal, NamedTuple, get_args
 from weakref import finalize
 
@@ -22,6 +22,7 @@ from recollect.units import human_bytes
 Backing = Literal["ram", "shared", "file"]
 
 _OWN_FILES: Final = re.compile(r"\d+-[a-z]+\d*\.bytes")
+_SHARE_TAKEN: Final = 0.9
 _log = logging.getLogger(__name__)
 _MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _MADV_HUGEPAGE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -85,6 +86,20 @@ class Need(NamedTuple):
         return f"about {each * self.num_envs:,} steps would fit, {each:,} for each of {self.num_envs} envs"
 
 
+class NoRoomError(StorageError):
+    """Neither memory nor disk holds a store of so many steps.
+
+    Attributes
+    ----------
+    num_fitting : int
+        Steps that do fit, with some room to spare.
+    """
+
+    def __init__(self, message: str, num_fitting: int) -> None:
+        super().__init__(message)
+        self.num_fitting = num_fitting
+
+
 class Allocator:
     """Hands out zeroed byte arrays of one backing; pages are committed when they are first touched.
 
@@ -96,7 +111,8 @@ class Allocator:
     path : path-like, optional
         Folder for "file"; made if absent, and refused if it holds a store that is in use.
     may_overflow : bool
-        Whether a store that is larger than RAM goes to a temporary folder, with a warning, instead of being refused.
+        Whether a store that is larger than RAM goes to a temporary folder, with a warning, instead of being refused;
+        where that is too small as well, a `NoRoomError` says how many steps fit.
     """
 
     def __init__(
@@ -217,6 +233,14 @@ class Allocator:
 
     def _overflow(self, num_steps: int, num_bytes: int) -> None:
         """Let the store live in files of a folder that is removed with it."""
+        free = _free_bytes(Path(gettempdir()))
+        if num_bytes > free:
+            room = _SHARE_TAKEN * max(free, machine_memory() / 2)
+            raise NoRoomError(
+                f"a store of {num_steps:,} steps takes {human_bytes(num_bytes)} when full, and this machine has "
+                f"{human_bytes(machine_memory())}, and {human_bytes(free)} free at {gettempdir()}",
+                _round_down(num_steps * room / num_bytes),
+            )
         self.backing, self._folder = "file", Path(mkdtemp(prefix="recollect-store-"))
         finalize(self, rmtree, self._folder, ignore_errors=True)
         warnings.warn(

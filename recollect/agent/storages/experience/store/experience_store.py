@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import RLock
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor, host_tensor
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
+from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
 from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring_access import RingAccess
@@ -86,7 +86,7 @@ class ExperienceStore:
     ) -> None:
         self.size = size
         self.num_envs = num_envs
-        self.lock = RLock()
+        self.lock = make_lock()
         self.sequence = sequence
         self._allocator = allocator
         self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside, make_tensor)

@@ -38,6 +38,10 @@ class Outbox:
         """Steps handed over so far, of each lane."""
         return self._origins + self._next
 
+    def continue_after(self, num_sent: np.ndarray) -> None:
+        """Have the first steps follow on those that another outbox has handed over, int64 [num_envs]."""
+        self._origins = np.array(num_sent, np.int64)
+
     def expect(self, num_steps: int) -> None:
         """Have room for so many steps, and for the one before, which tells how the stream continues."""
         if self._store.size < num_steps + 1:

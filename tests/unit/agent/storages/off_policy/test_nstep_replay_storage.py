@@ -327,8 +327,12 @@ def test_threads_end_with_the_storage() -> None:
     forgotten.sample()
     reference = weakref.ref(forgotten)
     del forgotten
-    gc.collect()
-    wait_until(lambda: set(threading.enumerate()) <= before, "the threads of a forgotten storage to end")
+
+    def has_ended() -> bool:
+        gc.collect()  # each time: a batch that a thread still gathers holds the storage
+        return set(threading.enumerate()) <= before
+
+    wait_until(has_ended, "the threads of a forgotten storage to end")
     assert reference() is None
 
 

@@ -192,3 +192,19 @@ def test_returns_that_are_not_finite_say_nothing_of_the_pace(odd: float) -> None
         other.update_eta(reward_info(number))
         assert memory.eta == other.eta
     assert memory.eta < 1.0
+
+
+@pytest.mark.parametrize("name", ["drawn", "span", "num_ends", "eta"])
+@pytest.mark.parametrize("value", [None, [1], "1", -1, float("nan"), 10**30])
+def test_a_window_is_not_what_a_file_makes_of_it(name: str, value: object) -> None:
+    window = RecentWindow(0.9, 1)
+    before = window.state()
+    with pytest.raises((ValueError, OverflowError)):
+        window.load_state({**before, name: value}, ratio=None)
+    assert window.state() == before
+
+
+def test_an_empty_span_is_refused_before_anything_is_divided_by_it() -> None:
+    window = RecentWindow(0.9, 1)
+    with pytest.raises(ValueError, match="whole number from 1"):
+        window.load_state({**window.state(), "span": 0}, ratio=None)

@@ -9,6 +9,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages import NStepReplayBuffer, PERBuffer, ReplayBuffer
+from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, StorageError
 from tests.samples import Sample, lanes_of, make_slice, numbers_of, one_step, with_done
 
@@ -326,3 +327,13 @@ def test_errors_of_positions_are_mixed_into_one() -> None:
         assert memory.tree.total == pytest.approx(2.9 + 5.6)
         memory.update_priorities({keys.IDXS: torch.tensor([0, 3])}, np.array([[4.0], [5.0]]))
         assert memory.tree.total == 9
+
+
+def test_a_forged_table_with_more_context_than_steps_is_refused() -> None:
+    memory = make_memory(20, 4)
+    memory.insert_data_slice(recurrent_slice(10))
+    access = memory.store.access
+    forged = access.starts.state(access.ring)
+    forged["table"][layout.A_CONTEXT] = 11
+    with pytest.raises(StorageError, match="more context than there are steps"):
+        access.starts.load_state(access.ring, [forged])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recollect import keys
-from recollect.agent.storages.experience.kernels.kernel_cache import drop_stale_kernels
+from recollect.agent.kernel_cache import drop_stale_kernels
 
 COMPILED = ("gather.nbi", "gather.1.nbc")
 

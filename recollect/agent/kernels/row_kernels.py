@@ -1,0 +1,24 @@
+"""Passes over a row of numbers: the norm of a gradient."""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from recollect.agent.kernels import KERNEL
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@nb.njit(nb.float64(nb.float32[::1], nb.float64, nb.float64), **KERNEL)
+def clip_row(gradient, max_norm, small):
+    """Limit the norm of a gradient to `max_norm`, and return it as it was."""
+    total = _ZERO
+    for index in range(len(gradient)):
+        total += gradient[index] * gradient[index]
+    norm = math.sqrt(total)
+    share = np.float32(max_norm / (norm + small))
+    if share < _ONE:
+        for index in range(len(gradient)):
+            gradient[index] *= share
+    return norm
