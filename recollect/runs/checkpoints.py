@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import torch
+from safetensors.torch import save
 
+from recollect import keys
 from recollect.agent.storages.experience.persistence.snapshot_files import (
     check_snapshot,
     find_manifests,
@@ -35,11 +37,13 @@ from recollect.disk import (
 from recollect.errors import NotFiniteError, RecollectWarning, StorageError
 from recollect.records import MOST_BYTES, PARSE_ERRORS, as_whole, dump_record, read_record
 from recollect.roles import Actor
-from recollect.runs.state_files import dump_state, dump_tensors, read_state
+from recollect.runs.state_files import CapturedState, copy_tensors, read_state
 
 ACTOR_FILE: Final = "actor.safetensors"
 COMMIT_FILE: Final = "commit.json"
 VERSION: Final = 2
+# Records of earlier versions do not say whether episodes are in them.
+_UNTOLD: Final = "an earlier version wrote it, and did not say whether episodes in progress are in it"
 _KIND: Final = "checkpoint of a run"
 _STATE: Final = "state"
 _NAME: Final = re.compile(r"\d{6}-step-\d{1,18}")
@@ -95,12 +99,22 @@ class Commit:
         Seals of its files by name.
     replay : Replay or None
         What belongs to it; None if it was saved without.
+    gap : str or None
+        Why whoever resumes from it begins new episodes; None if those in progress are in it.
     """
 
     num_steps: int
     written_at: float
     files: dict[str, Seal] = field(default_factory=dict)
     replay: Replay | None = None
+    gap: str | None = None
+
+    @property
+    def promise(self) -> str:
+        """How exactly a run is resumed from it."""
+        if self.replay is None:
+            return "resumes with an empty replay"
+        return "resumes exactly" if self.gap is None else f"resumes with new episodes: {self.gap}"
 
     def dump(self) -> bytes:
         """The commit record."""
@@ -125,11 +139,17 @@ class Checkpoints:
         How many to keep; older ones are removed.
     replay_folder : Path, optional
         Where the replay is written that belongs to them.
+
+    Attributes
+    ----------
+    oldest_s : float or None
+        Seconds after which all but the newest are removed.
     """
 
-    def __init__(self, folder: Path, num_kept: int = 2, replay_folder: Path | None = None) -> None:
+    def __init__(self, folder: Path, num_kept: int = keys.KEPT_CHECKPOINTS, replay_folder: Path | None = None) -> None:
         self.folder = folder
         self.num_kept = num_kept
+        self.oldest_s: float | None = None
         self.replay_folder = replay_folder
 
     def paths(self) -> list[Path]:
@@ -176,7 +196,9 @@ class Checkpoints:
         folders = self._folders()
         return f"{int(folders[-1].name[:6]) + 1 if folders else 0:06d}-step-{num_steps}"
 
-    def write(self, files: Mapping[str, Content], num_steps: int, replay: Replay | None = None) -> Path:
+    def write(
+        self, files: Mapping[str, Content], num_steps: int, replay: Replay | None = None, gap: str | None = None
+    ) -> Path:
         """Write a checkpoint and return its folder; older ones are removed, with what belongs to them.
 
         Parameters
@@ -187,20 +209,22 @@ class Checkpoints:
             Env steps so far.
         replay : Replay, optional
             The replay that belongs to it.
+        gap : str, optional
+            Why episodes in progress cannot be continued from it, if they cannot.
         """
         before, path = self.paths(), self.folder / self.next_name(num_steps)
         try:
             make_folder(path)
             seals = {name: write_file(path / name, content, syncs_folder=False) for name, content in files.items()}
             sync_folder(path)
-            commit = Commit(num_steps=num_steps, written_at=time.time(), files=seals, replay=replay)
+            commit = Commit(num_steps=num_steps, written_at=time.time(), files=seals, replay=replay, gap=gap)
             write_file(path / COMMIT_FILE, commit.dump())
         except OSError as error:
             with suppress(OSError):
                 remove_folder(path, first=COMMIT_FILE)
             last = f"the one before it, {before[-1].name}, stays" if before else "there is none before it"
             raise StorageError(f"no checkpoint could be made: {error}; {last}") from error
-        self.prune(self.num_kept)
+        self.prune(self.num_kept, self.oldest_s)
         return path
 
     def prune(self, num_kept: int, oldest_s: float | None = None) -> list[Path]:
@@ -248,25 +272,42 @@ def read_commit(path: Path) -> Commit:
             written_at=float(content["written_at"]),
             files=_load_seals(content["files"], _FILE),
             replay=None if found is None else _load_replay(found),
+            gap=None if (gap := content.get("gap", _UNTOLD)) is None else str(gap),
         )
     except PARSE_ERRORS as error:
         raise StorageError(f"{path / COMMIT_FILE} is damaged: {error!r}") from error
 
 
-def dump_checkpoint(actor: Actor, state: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a checkpoint by name.
+class CapturedAgent(NamedTuple):
+    """Weights of an actor and the state of its training at one moment, copied."""
 
-    Parameters
-    ----------
-    actor : Actor
-        Whose weights to write; they must be finite.
-    state : dict
-        Tensors and plain values, nested; tensors must be finite, too.
-    """
-    weights = actor.state_dict()
-    check_finite("actor", weights)
-    check_finite("state", state)
-    return {ACTOR_FILE: dump_tensors(weights), **dump_state(_STATE, state)}
+    weights: dict[str, torch.Tensor]
+    state: CapturedState
+
+    @classmethod
+    def of(cls, actor: Actor, state: Mapping[str, Any]) -> Self:
+        """Copy both.
+
+        Parameters
+        ----------
+        actor : Actor
+            Whose weights to write; they must be finite.
+        state : dict
+            Tensors and plain values, nested; tensors must be finite, too.
+        """
+        weights = actor.state_dict()
+        check_finite("actor", weights)
+        check_finite("state", state)
+        return cls(copy_tensors(weights), CapturedState.of(state))
+
+    def dump(self) -> dict[str, bytes]:
+        """The files of a checkpoint by name."""
+        return {ACTOR_FILE: save(self.weights), **self.state.dump(_STATE)}
+
+
+def dump_checkpoint(actor: Actor, state: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a checkpoint by name, see `CapturedAgent.of`."""
+    return CapturedAgent.of(actor, state).dump()
 
 
 def read_checkpoint(path: Path, actor: Actor) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _STORAGES: Final = {
     "per": "prioritised replay",
     "ere": "recent replay (ERE)",
     "her": "hindsight replay",
+    "mixed": "data and replay",
     "gae": "GAE",
     "vtrace": "V-trace",
 }

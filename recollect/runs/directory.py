@@ -5,6 +5,7 @@ import os
 import platform
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -15,8 +16,8 @@ from recollect.config import RunConfig
 from recollect.config.files import dump_document, read_document
 from recollect.config.layers import give_again
 from recollect.config.parts import SCHEME
-from recollect.config.trust import lost_parts
-from recollect.disk import make_folder, write_file, write_new_file
+from recollect.config.trust import lost_parts, references
+from recollect.disk import PARTIAL, make_folder, remove_file, write_file, write_new_file
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.runs.checkpoints import Checkpoints
 
@@ -66,9 +67,17 @@ class RunDirectory:
             The command line that started the run.
         """
         run = cls(path)
-        if run.exists:
-            raise _holds_a_run(run.path)
         document = dump_document(dict(config or {}))
+        try:
+            make_folder(run.path)
+            # Of two processes that choose the same folder at the same time, one gets it.
+            write_new_file(run.config_file, document.encode())
+            write_file(run.versions_file, (json.dumps(versions_in_use(), indent=1) + "\n").encode(), syncs_folder=False)
+            write_file(run.command_file, ((command or "") + "\n").encode())
+        except FileExistsError:
+            raise ConfigError(f"{run.path} holds a run already; resume it, or name another folder") from None
+        except OSError as error:
+            raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         if lost := lost_parts(dict(config or {})):
             names = ", ".join(f"{keyword} ({name})" for keyword, name in lost.items())
             again = ", ".join(f"{keyword}=..." for keyword in lost)
@@ -78,16 +87,6 @@ class RunDirectory:
                 RecollectWarning,
                 stacklevel=2,
             )
-        try:
-            make_folder(run.path)
-            # Of two processes that choose the same folder at the same time, one gets it.
-            write_new_file(run.config_file, document.encode())
-            write_file(run.versions_file, (json.dumps(_versions(), indent=1) + "\n").encode(), syncs_folder=False)
-            write_file(run.command_file, ((command or "") + "\n").encode())
-        except FileExistsError:
-            raise _holds_a_run(run.path) from None
-        except OSError as error:
-            raise ConfigError(f"{run.path} cannot be made: {error.strerror}; name another folder") from error
         return run
 
     @classmethod
@@ -134,9 +133,15 @@ class RunDirectory:
         except OSError as error:
             raise ConfigError(f"{self.changes_file} cannot be written: {error.strerror}; make room for it") from error
 
+    def sweep(self) -> None:
+        """Remove what a process was writing when it was killed."""
+        for path in self.path.glob(f"*{PARTIAL}"):
+            with suppress(OSError):  # it is of no use, and does no harm either
+                remove_file(path)
+
 
 def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> RunConfig:
-    """Config of a run for another process than its own: without its workers and threads.
+    """Config of a run for another process than its own: without its workers.
 
     Parameters
     ----------
@@ -147,15 +152,13 @@ def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> R
     **parts
         Parts to take instead of those that the files name.
     """
-    kept = {entry: value for entry, value in run.config.items() if entry not in (SCHEME, "threads")}
-    return RunConfig.from_document(give_again(kept, parts), trust=trust, source=str(run.config_file))
+    kept = {entry: value for entry, value in run.config.items() if entry != SCHEME}
+    document = give_again(kept, parts)
+    given = references(document, parts)
+    return RunConfig.from_document(document, trust=trust, given=given, source=str(run.config_file))
 
 
-def _holds_a_run(path: Path) -> ConfigError:
-    return ConfigError(f"{path} holds a run already; resume it, or name another folder")
-
-
-def _versions() -> dict[str, Any]:
+def versions_in_use() -> dict[str, Any]:
     """Versions of what results depend on."""
     found: dict[str, Any] = {"recollect": __version__, "python": platform.python_version()}
     for package in _PACKAGES:

@@ -101,8 +101,10 @@ class Progress:
 def steps_line(found: Metrics, target_steps: int, *, bar: bool = True) -> str:
     """Steps done, speed and time left."""
     num_steps, rate = found[metrics.STEPS], found[metrics.STEPS_PER_S]
-    share = min(num_steps / target_steps, 1.0)
+    share = min(num_steps / target_steps, 1.0) if target_steps else 1.0
     parts = [f"{share:4.0%}  {num_steps:,.0f}/{target_steps:,} steps"]
+    if not num_steps and found[metrics.UPDATES]:  # from data, so far
+        parts.append(f"{found[metrics.UPDATES]:,.0f} updates")
     if bar:
         num_full = int(share * _BAR_WIDTH)
         parts[0] = "█" * num_full + "░" * (_BAR_WIDTH - num_full) + parts[0].rjust(len(parts[0]) + 1)

@@ -1,8 +1,9 @@
 """`Recorder`: writes what a training does into its run directory, and to all who want its metrics."""
 
 import logging
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -11,14 +12,14 @@ from recollect import metrics
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.lock import FolderLock
 from recollect.roles import Training
+from recollect.runs.background import BackgroundWriter
 from recollect.runs.directory import RunDirectory
-from recollect.runs.saving import Restored, restore_training, save_training
+from recollect.runs.pace import CheckpointPace, next_multiple
+from recollect.runs.saving import Restored, capture_training, restore_training
 from recollect.runs.writers import CSVWriter, MetricWriter, RowFunction, TensorBoardWriter, as_writer
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
 
-# A checkpoint that could not be written is tried again so much sooner than the next one is due.
-_TRIES_A_CHECKPOINT: Final = 10
 _LOG = logging.getLogger(__name__)
 _EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
 
@@ -26,12 +27,15 @@ _EVAL_PREFIX: Final = metrics.EVAL_RETURN.partition("/")[0] + "/"
 class Recorder:
     """Writes metrics and checkpoints of a training when they are due; the options are those of `Learner`.
 
-    Without a run's folder it only hands metrics to the writers. What cannot be written is tried again later.
+    Without a run's folder it only hands metrics to the writers. What cannot be written is tried again later. A
+    checkpoint is copied after an update stage, and written in a thread; one that comes due meanwhile waits for it.
 
     Attributes
     ----------
     num_failed : int
         Checkpoints and rows that could not be written at first.
+    stall_ms : float or None
+        How long the training stood still for the newest checkpoint on its way.
     """
 
     def __init__(
@@ -39,60 +43,103 @@ class Recorder:
         run: RunDirectory | None,
         *,
         log_every: int,
-        checkpoint_every: int,
+        pace: CheckpointPace,
         with_storage: bool = True,
+        in_background: bool = True,
         writers: Sequence[MetricWriter | RowFunction] = (),
     ) -> None:
         self._others = [as_writer(writer) for writer in writers]
         self.run = run
         self._lock = None if run is None else FolderLock(run.path)
         self._log_every = log_every
-        self._checkpoint_every = checkpoint_every
+        self._pace = pace
         self._with_storage = with_storage
+        self._writer = BackgroundWriter(is_inline=not in_background)
+        self._new: list[Path] = []
         self._files: list[CSVWriter | TensorBoardWriter] = []
         if run is not None:
             self._files = [CSVWriter(run.metrics_file), TensorBoardWriter(run.tensorboard_folder)]
         self._evaluation: Evaluation | None = None
         self._next_row = log_every
-        self._next_checkpoint = checkpoint_every
         self.num_failed = 0
+        self.stall_ms: float | None = None
 
     @property
     def folder(self) -> RunDirectory:
         """Where to save to and resume from."""
         if self.run is None:
-            raise ConfigError("the learner has no folder to save to or resume from; give log_dir")
+            raise _no_folder()
         return self.run
 
-    def follow(self, learner: Training) -> Path | None:
-        """Write what is due after an update stage; returns the folder of a checkpoint, if there is a new one."""
+    @property
+    def write_s(self) -> float | None:
+        """How long it took to write the newest checkpoint of those on the way."""
+        return self._writer.write_s
+
+    def follow(self, learner: Training) -> None:
+        """Do what is due after an update stage."""
+        self._take_written(learner)
         if self._is_row_due(learner):
             self.write_row(learner)
-        return self.attempt(learner) if self._is_checkpoint_due(learner) else None
+        if self._is_checkpoint_due(learner):
+            self._begin_checkpoint(learner)
 
     def is_due(self, learner: Training) -> bool:
-        """Whether `follow` has anything to write."""
-        return self._is_row_due(learner) or self._is_checkpoint_due(learner)
+        """Whether `follow` has anything to do."""
+        return self._is_row_due(learner) or self._writer.has_result or self._is_checkpoint_due(learner)
+
+    def request_checkpoint(self) -> None:
+        """Let a checkpoint be due after this update stage; an error if there is no folder for it."""
+        if self.run is None:
+            raise _no_folder()
+        self._pace.request()
+
+    def take_new(self) -> list[Path]:
+        """Folders of the checkpoints that were written on the way since this was last asked."""
+        new, self._new = self._new, []
+        return new
 
     def _is_row_due(self, learner: Training) -> bool:
         return learner.num_steps >= self._next_row or learner.last_evaluation is not self._evaluation
 
     def _is_checkpoint_due(self, learner: Training) -> bool:
-        return self.run is not None and learner.num_steps >= self._next_checkpoint
+        return self.run is not None and self._pace.is_due(learner.num_steps) and not self._writer.is_busy
 
-    def begin(self, learner: Training) -> Path | None:
+    def begin(self, learner: Training) -> None:
         """Write a checkpoint if there is none yet, so that a run can be resumed from its first moment on."""
-        if self.run is None or self.run.checkpoints.paths():
-            return None
-        return self.attempt(learner)
+        self._pace.begin(learner.num_steps)
+        if self.run is not None and not self.run.checkpoints.paths():
+            with self._tolerating_checkpoint(learner):
+                self.save(learner)
 
-    def attempt(self, learner: Training) -> Path | None:
-        """Write a checkpoint and return its folder; if that fails, the run continues, and tries again soon."""
-        self._next_checkpoint = learner.num_steps + max(1, self._checkpoint_every // _TRIES_A_CHECKPOINT)
-        saved: list[Path] = []
+    def _begin_checkpoint(self, learner: Training) -> None:
+        """Copy what a checkpoint needs, and have it written beside the training."""
+        begin = time.perf_counter()
+        with self._tolerating_checkpoint(learner):
+            self._writer.begin(self._capture(learner))
+        self.stall_ms = 1e3 * (time.perf_counter() - begin)
+        self._take_written(learner)
+
+    def _take_written(self, learner: Training) -> None:
+        """Hear of the checkpoint that was written beside the training, if it is whole or has failed by now."""
+        with self._tolerating_checkpoint(learner):
+            path = self._writer.take()
+            if path is not None:
+                self._new.append(path)
+
+    def finish(self, learner: Training) -> None:
+        """Wait until no checkpoint is being written."""
+        self._writer.wait()
+        self._take_written(learner)
+
+    @contextmanager
+    def _tolerating_checkpoint(self, learner: Training) -> Iterator[None]:
+        """Let a checkpoint that fails be tried again soon."""
+        num_before = self.num_failed
         with self.tolerating():
-            saved.append(self.save(learner))
-        return saved[0] if saved else None
+            yield
+        if self.num_failed > num_before:
+            self._pace.retry(learner.num_steps)
 
     @contextmanager
     def tolerating(self) -> Iterator[None]:
@@ -118,38 +165,50 @@ class Recorder:
                 other.write(row)
         learner.unwritten.clear()
         self._evaluation = learner.last_evaluation
-        self._next_row = _next_multiple(learner.num_steps, self._log_every)
+        self._next_row = next_multiple(learner.num_steps, self._log_every)
 
     def save(self, learner: Training, *, with_storage: bool = True) -> Path:
-        """Write a checkpoint and return its folder, the replay only where it is wanted at all."""
-        for writer in self._files:
-            writer.sync()
-        path = save_training(
+        """Write a checkpoint now and return its folder, the replay only where it is wanted at all."""
+        self.finish(learner)
+        return self._capture(learner, with_storage=with_storage)()
+
+    def _capture(self, learner: Training, *, with_storage: bool = True) -> Callable[[], Path]:
+        """Copy what a checkpoint needs, and return the function that writes it, for any thread to call."""
+        captured = capture_training(
             self.folder,
             learner.scheme,
             learner.elapsed_s,
             learner.callback_states(),
             with_storage=with_storage and self._with_storage,
         )
-        self._next_checkpoint = _next_multiple(learner.num_steps, self._checkpoint_every)
-        return path
+        self._pace.took(learner.num_steps)
+
+        def write() -> Path:
+            # Rows before a checkpoint must not be lost if it is not.
+            for writer in self._files:
+                writer.sync()
+            return captured.write()
+
+        return write
 
     def restore(self, scheme: Scheme) -> Restored:
         """Load the newest whole checkpoint into a scheme; a run that has none yet starts from its beginning."""
         restored = Restored(0.0, {})
+        self.folder.sweep()
         if self.folder.checkpoints.paths():
             restored = restore_training(self.folder, scheme)
         else:
             _LOG.warning("%s was stopped before its first checkpoint, and starts again", self.folder.path)
         for writer in self._files:
             writer.forget_after(scheme.num_steps)
-        self._next_row = _next_multiple(scheme.num_steps, self._log_every)
-        self._next_checkpoint = _next_multiple(scheme.num_steps, self._checkpoint_every)
+        self._next_row = next_multiple(scheme.num_steps, self._log_every)
+        self._pace.begin(scheme.num_steps)
         return restored
 
     def close(self) -> None:
         """Write what is left, and let other processes have the folder."""
         try:
+            self._writer.wait()
             for writer in self._files:
                 with self.tolerating():
                     writer.close()
@@ -160,6 +219,5 @@ class Recorder:
                 self._lock.release()
 
 
-def _next_multiple(number: int, every: int) -> int:
-    """The next whole multiple: what is written, and when, does not depend on where a run was resumed."""
-    return (number // every + 1) * every
+def _no_folder() -> ConfigError:
+    return ConfigError("the learner has no folder to save to or resume from; give log_dir")

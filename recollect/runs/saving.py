@@ -1,16 +1,19 @@
 """Saving and resuming a training: weights, optimisers, counters, generators, parameters and replay."""
 
 import logging
+import os
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from recollect.errors import RecollectError, StorageError
-from recollect.records import PARSE_ERRORS
-from recollect.runs.checkpoints import Commit, Replay, dump_checkpoint, read_checkpoint, read_commit
+from recollect.records import PARSE_ERRORS, as_number
+from recollect.runs.checkpoints import CapturedAgent, Checkpoints, Commit, Replay, read_checkpoint, read_commit
 from recollect.runs.directory import RunDirectory
-from recollect.scheme.scheme import Scheme
+from recollect.scheme.scheme import Scheme, resume_gap
 
 _SCHEME: Final = "scheme"
 _ELAPSED_S: Final = "elapsed_s"
@@ -23,11 +26,97 @@ _NO_REPLAY: Final = "none"
 _LOG = logging.getLogger(__name__)
 
 
+class _Writing:
+    """Whose turn it is: learners of one process may share a folder, and one tidies up what the other writes."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with a lock that nobody has."""
+        self.lock = threading.Lock()
+
+
+_WRITING: Final = _Writing()
+# Whoever has the lock when a process is forked is not there to give it back.
+os.register_at_fork(after_in_child=_WRITING.renew)
+
+
 class Restored(NamedTuple):
     """What a checkpoint holds beside the scheme's state: seconds of training, and states of callbacks by name."""
 
     elapsed_s: float
     callbacks: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CapturedTraining:
+    """A training as it was at one moment, copied; any thread may write it while the training continues.
+
+    Attributes
+    ----------
+    checkpoints : Checkpoints
+        Where it is to be written.
+    storage_folder : Path
+        Where its replay is to be written.
+    replay : (name, number, function) or None
+        What to call the replay, how many transitions it has, and what writes it; None to save without.
+    agent : CapturedAgent
+        Weights, and all other state.
+    num_steps : int
+        Env steps so far.
+    gap : str or None
+        Why episodes in progress cannot be continued from it, if they cannot.
+    """
+
+    checkpoints: Checkpoints
+    storage_folder: Path
+    replay: tuple[str, int, Callable[[], None]] | None
+    agent: CapturedAgent
+    num_steps: int
+    gap: str | None
+
+    def write(self) -> Path:
+        """Write the checkpoint and return its folder.
+
+        The commit record, which comes last, names the replay that belongs to it.
+        """
+        replay = None
+        with _WRITING.lock:
+            if self.replay is not None:
+                name, num_stored, write = self.replay
+                write()
+                replay = Replay.find(self.storage_folder, name, num_stored)
+            path = self.checkpoints.write(self.agent.dump(), self.num_steps, replay, self.gap)
+        _LOG.info("checkpoint %s", path)
+        return path
+
+
+def capture_training(
+    run: RunDirectory,
+    scheme: Scheme,
+    elapsed_s: float,
+    callbacks: Mapping[str, Any] | None = None,
+    *,
+    with_storage: bool = True,
+    is_best: bool = False,
+) -> CapturedTraining:
+    """Copy what a checkpoint needs; of the replay, only what is new. The best agent is kept without one."""
+    checkpoints, num_steps, replay = run.best if is_best else run.checkpoints, scheme.num_steps, None
+    if with_storage and not is_best:
+        # No attempt before can have left anything under this name.
+        name = f"{checkpoints.next_name(num_steps)}-{uuid.uuid4().hex[:8]}"
+        write = scheme.capture_storage(run.storage_folder, name)
+        replay = (name, scheme.status().num_stored, write)
+    of_scheme = scheme.state()
+    state = {
+        _SCHEME: of_scheme,
+        _ELAPSED_S: elapsed_s,
+        _CHANGES: _changes(scheme),
+        _CALLBACKS: dict(callbacks or {}),
+    }
+    agent = CapturedAgent.of(scheme.actor, state)
+    return CapturedTraining(checkpoints, run.storage_folder, replay, agent, num_steps, resume_gap(of_scheme))
 
 
 def save_training(
@@ -39,25 +128,8 @@ def save_training(
     with_storage: bool = True,
     is_best: bool = False,
 ) -> Path:
-    """Write a checkpoint and return its folder; of the replay, only what is new is written.
-
-    The commit record, which comes last, names the replay that belongs to it. The best agent is kept without one.
-    """
-    checkpoints, num_steps, replay = run.best if is_best else run.checkpoints, scheme.num_steps, None
-    if with_storage and not is_best:
-        # No attempt before can have left anything under this name.
-        name = f"{checkpoints.next_name(num_steps)}-{uuid.uuid4().hex[:8]}"
-        scheme.save_storage(run.storage_folder, name)
-        replay = Replay.find(run.storage_folder, name, scheme.status().num_stored)
-    state = {
-        _SCHEME: scheme.state(),
-        _ELAPSED_S: elapsed_s,
-        _CHANGES: _changes(scheme),
-        _CALLBACKS: dict(callbacks or {}),
-    }
-    path = checkpoints.write(dump_checkpoint(scheme.actor, state), num_steps, replay)
-    _LOG.info("checkpoint %s", path)
-    return path
+    """Write a checkpoint and return its folder, see `capture_training`."""
+    return capture_training(run, scheme, elapsed_s, callbacks, with_storage=with_storage, is_best=is_best).write()
 
 
 def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -> Restored:
@@ -71,7 +143,7 @@ def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -
     try:
         _change_again(scheme, state.get(_CHANGES, {}))
         scheme.load_state(state[_SCHEME])
-        restored = Restored(float(state[_ELAPSED_S]), {**state.get(_CALLBACKS, {})})
+        restored = Restored(as_number(state[_ELAPSED_S], 0.0), {**state.get(_CALLBACKS, {})})
     except KeyError as error:
         raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
     except (*PARSE_ERRORS, RuntimeError) as error:

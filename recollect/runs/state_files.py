@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -19,14 +19,30 @@ _TENSOR: Final = "#tensor"
 _ITEMS: Final = "#items"
 
 
-def dump_state(name: str, state: object) -> dict[str, bytes]:
-    """Files of a tree of dicts, lists, tensors, arrays and plain values, `name.json` and `name.safetensors`.
+class CapturedState(NamedTuple):
+    """A tree of dicts, lists, tensors, arrays and plain values, copied, whatever becomes of the original."""
 
-    Tuples come back as lists, arrays as tensors, NumPy's numbers as Python's.
-    """
-    tensors: dict[str, torch.Tensor] = {}
-    text = json.dumps(_encode(state, (), tensors), indent=1)
-    return {f"{name}.safetensors": dump_tensors(tensors), f"{name}.json": text.encode()}
+    tree: object
+    tensors: dict[str, torch.Tensor]
+
+    @classmethod
+    def of(cls, state: object) -> Self:
+        """Copy a tree."""
+        tensors: dict[str, torch.Tensor] = {}
+        tree = _encode(state, (), tensors)
+        return cls(tree, copy_tensors(tensors))
+
+    def dump(self, name: str) -> dict[str, bytes]:
+        """Its files, `name.json` and `name.safetensors`.
+
+        Tuples come back as lists, arrays as tensors, NumPy's numbers as Python's.
+        """
+        return {f"{name}.safetensors": save(self.tensors), f"{name}.json": json.dumps(self.tree).encode()}
+
+
+def dump_state(name: str, state: object) -> dict[str, bytes]:
+    """Files of a tree, see `CapturedState.dump`."""
+    return CapturedState.of(state).dump(name)
 
 
 def read_state(folder: Path, name: str) -> Any:
@@ -40,7 +56,12 @@ def read_state(folder: Path, name: str) -> Any:
 
 def dump_tensors(tensors: Mapping[str, torch.Tensor]) -> bytes:
     """Tensors by name, wherever they live and whatever memory they share, as safetensors."""
-    return save({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    return save(copy_tensors(tensors))
+
+
+def copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copies of tensors in the memory of this process, none of which shares any with another."""
+    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

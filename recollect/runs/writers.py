@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +61,8 @@ def as_writer(given: MetricWriter | RowFunction) -> MetricWriter:
 class CSVWriter:
     """Appends rows to a CSV file, each at once; a new column extends the header.
 
-    A row that could not be written comes with the next one. What a power cut has left of the last row is dropped.
+    A second row of the same steps, as of a last evaluation, adds to the first one. A row that could not be written
+    comes with the next one. What a power cut has left of the last row is dropped.
 
     Parameters
     ----------
@@ -73,6 +75,7 @@ class CSVWriter:
         rows = read_rows(path)
         self._columns = list(rows[0]) if rows else []
         self._unwritten: list[Metrics] = []
+        self._last_steps: float | None = None
         # Whether the file has all columns, and nothing but whole rows.
         self._is_whole = False
 
@@ -81,12 +84,16 @@ class CSVWriter:
         self._unwritten.append(row)
         new = [name for name in row if name not in self._columns]
         self._columns += new
-        is_whole, self._is_whole = self._is_whole and not new, False
+        is_whole, self._is_whole = self._is_whole and not new and row[metrics.STEPS] != self._last_steps, False
         if is_whole:
             append_file(self.path, self._text(self._unwritten))
         else:
-            write_file(self.path, self._text([*read_rows(self.path), *self._unwritten], with_header=True))
-        self._is_whole, self._unwritten = True, []
+            rows = read_rows(self.path)
+            # Another learner of this process may have added some.
+            self._columns += [name for name in (rows[0] if rows else ()) if name not in self._columns]
+            rows = _one_each([*rows, *self._unwritten], self.path)
+            write_file(self.path, self._text(rows, with_header=True))
+        self._is_whole, self._unwritten, self._last_steps = True, [], row[metrics.STEPS]
 
     def forget_after(self, num_steps: int) -> None:
         """Drop the rows of later steps, which a resumed run writes again."""
@@ -280,7 +287,20 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def number_in(row: Mapping[str, str], name: str, path: Path) -> float:
+def _one_each(rows: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, Any]]:
+    """Rows of which none has the steps of the one before it: that one has its values too."""
+    found: list[dict[str, Any]] = []
+    steps = math.nan
+    for row in rows:
+        before, steps = steps, number_in(row, metrics.STEPS, path)
+        if steps == before:
+            found[-1] |= {name: value for name, value in row.items() if value != ""}
+        else:
+            found.append(dict(row))
+    return found
+
+
+def number_in(row: Mapping[str, Any], name: str, path: Path) -> float:
     """A number in a row of the CSV file at `path`."""
     try:
         return float(row[name])

@@ -8,6 +8,7 @@ RUNS: Final = "runs"
 TESTS: Final = "tests/unit/runs"
 CHECKPOINTS: Final = (f"{TESTS}/test_checkpoints.py",)
 CURVES: Final = (f"{TESTS}/test_curves.py",)
+BACKGROUND: Final = (f"{TESTS}/test_background.py",)
 SAVING: Final = (f"{TESTS}/test_saving.py",)
 STATE_FILES: Final = (f"{TESTS}/test_state_files.py",)
 INTERRUPTS: Final = ("tests/unit/test_interrupts.py",)
@@ -19,6 +20,48 @@ RECORDS: Final = ("tests/unit/test_learner.py::test_a_run_directory_holds_it_all
 ROWS: Final = ("tests/unit/test_learner.py::test_rows_of_steps_that_are_made_again_are_dropped",)
 
 MUTANTS: Final = (
+    Mutant(
+        "aliases may stand for any number of values",
+        "config/files.py",
+        "        _check_size(value)\n",
+        "",
+        ("tests/unit/config/test_files.py::test_aliases_that_stand_for_too_much_are_refused",),
+    ),
+    Mutant(
+        "a generator reads where a file says, beyond its table",
+        "agent/envs/state/values.py",
+        "        as_whole(int((state[entries] if entries else state)[entry]), 0, most)\n",
+        "        assert entries or entry or most\n",
+        ("tests/unit/agent/envs/test_state.py::test_a_generator_does_not_read_beyond_its_table",),
+    ),
+    Mutant(
+        "an optimiser's state is stretched to fit",
+        "agent/algorithms/optimiser.py",
+        "found.shape != own.shape or ",
+        "",
+        ("tests/unit/agent/algorithms/test_optimiser.py",),
+    ),
+    Mutant(
+        "an archive may unpack to more than memory",
+        "data/npz.py",
+        "if num_bytes > MOST_BYTES:",
+        "if num_bytes < 0:",
+        ("tests/unit/data/test_data.py",),
+    ),
+    Mutant(
+        "a second row of the same steps is written beside the first",
+        f"{RUNS}/writers.py",
+        "self._is_whole and not new and row[metrics.STEPS] != self._last_steps, False",
+        "self._is_whole and not new, False",
+        WRITERS,
+    ),
+    Mutant(
+        "what a killed process was writing stays in the run's folder",
+        f"{RUNS}/recorder.py",
+        "        self.folder.sweep()\n",
+        "",
+        FAULTS,
+    ),
     Mutant(
         "an agent is saved where another process trains",
         "api.py",
@@ -122,8 +165,8 @@ MUTANTS: Final = (
     Mutant(
         "no checkpoint is written as a run begins",
         f"{RUNS}/recorder.py",
-        "        if self.run is None or self.run.checkpoints.paths():\n",
-        "        if True:\n",
+        "        if self.run is not None and not self.run.checkpoints.paths():\n",
+        "        if False:\n",
         FAULTS,
     ),
     Mutant(
@@ -143,8 +186,8 @@ MUTANTS: Final = (
     Mutant(
         "a new column makes the rows before it unreadable",
         f"{RUNS}/writers.py",
-        "self._is_whole and not new, False",
-        "bool(self._is_whole), False",
+        "self._is_whole and not new and row[metrics.STEPS] != self._last_steps, False",
+        "self._is_whole and row[metrics.STEPS] != self._last_steps, False",
         WRITERS,
     ),
     Mutant(
@@ -220,9 +263,60 @@ MUTANTS: Final = (
     Mutant(
         "a checkpoint is written only at the end",
         f"{RUNS}/recorder.py",
-        "learner.num_steps >= self._next_checkpoint\n",
-        "learner.num_steps > learner.target_steps\n",
+        "self._pace.is_due(learner.num_steps) and",
+        "False and",
         ROWS,
+    ),
+    Mutant(
+        "a checkpoint is of the moment at which it is written",
+        f"{RUNS}/state_files.py",
+        "tensor.detach().cpu().clone().contiguous()",
+        "tensor.detach().cpu().contiguous()",
+        BACKGROUND,
+    ),
+    Mutant(
+        "what a storage keeps beside its steps is not copied",
+        "agent/storages/experience/persistence/snapshot.py",
+        "deepcopy(dict(extras.state))",
+        "extras.state",
+        BACKGROUND,
+    ),
+    Mutant(
+        "a process ends in the middle of its last checkpoint",
+        f"{RUNS}/background.py",
+        'name="checkpoint")',
+        'name="checkpoint", daemon=True)',
+        BACKGROUND,
+    ),
+    Mutant(
+        "a training is closed while a checkpoint is written",
+        f"{RUNS}/recorder.py",
+        """        self._writer.wait()
+        self._take_written(learner)
+""",
+        "        self._take_written(learner)\n",
+        BACKGROUND,
+    ),
+    Mutant(
+        "a forked process waits for a thread that it has not got",
+        f"{RUNS}/saving.py",
+        "os.register_at_fork(after_in_child=_WRITING.renew)\n",
+        "",
+        BACKGROUND,
+    ),
+    Mutant(
+        "a checkpoint that failed is not tried again soon",
+        f"{RUNS}/recorder.py",
+        "            self._pace.retry(learner.num_steps)\n",
+        "            pass\n",
+        BACKGROUND,
+    ),
+    Mutant(
+        "time passes and no checkpoint comes",
+        f"{RUNS}/pace.py",
+        " or self._now() >= self._next_s\n",
+        "\n",
+        BACKGROUND,
     ),
     Mutant(
         "a resumed run forgets its counters",
@@ -277,8 +371,8 @@ MUTANTS: Final = (
     Mutant(
         "a run is written over another",
         f"{RUNS}/directory.py",
-        "        if run.exists:\n",
-        "        if run.exists and not run.config:\n",
+        "            write_new_file(run.config_file,",
+        "            write_file(run.config_file,",
         (f"{TESTS}/test_directory.py",),
     ),
     Mutant(

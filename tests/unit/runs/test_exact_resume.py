@@ -15,6 +15,8 @@ from recollect.api import Agent
 from recollect.callbacks import Callback
 from recollect.learner import Learner
 from recollect.roles import Training
+from recollect.runs import RunDirectory
+from recollect.runs.checkpoints import read_commit
 from recollect.scheme.collection.c_worker import CWorker
 from tests.schemes import make_scheme
 
@@ -89,7 +91,14 @@ def test_a_resumed_agent_ends_in_the_same_bits(name: str, tmp_path: Path) -> Non
 
 
 # How fast the machine is, and how much memory is set aside, which a storage that was read back needs less of.
-OF_THE_MACHINE = (metrics.ELAPSED_S, metrics.STEPS_PER_S, metrics.UPDATES_PER_S, metrics.STORAGE_BYTES)
+OF_THE_MACHINE = (
+    metrics.ELAPSED_S,
+    metrics.STEPS_PER_S,
+    metrics.UPDATES_PER_S,
+    metrics.STORAGE_BYTES,
+    metrics.CHECKPOINT_STALL_MS,
+    metrics.CHECKPOINT_WRITE_S,
+)
 
 
 class CopyOften(Callback):
@@ -112,7 +121,8 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("algo", ["ddqn", "sac", "ppo"])
 def test_a_run_that_is_killed_anywhere_leaves_what_an_uninterrupted_one_leaves(algo: str, tmp_path: Path) -> None:
     storage = "gae" if algo == "ppo" else "per"
-    options: dict[str, Any] = {"log_every": 10, "checkpoint_every": 48}
+    # What is copied here must not change meanwhile.
+    options: dict[str, Any] = {"log_every": 10, "checkpoint_every": 48, "background_checkpoints": False}
     schemes = [make_scheme(algo, storage, test_every=6)]
     learner = Learner(schemes[0], 240, tmp_path / "whole", callbacks=[CopyOften(tmp_path / "killed")], **options)
     learner.train()
@@ -142,6 +152,8 @@ def test_a_run_whose_environments_cannot_be_saved_says_so_at_its_start_and_when_
     assert caplog.text.count(
         f"a resumed run will begin new episodes where this one was in the middle of some: {reason}"
     )
+    newest = read_commit(RunDirectory.open(tmp_path / "run").checkpoints.newest())
+    assert newest.promise.startswith(f"resumes with new episodes: {reason}")
     with Agent.load(tmp_path / "run") as agent:
         assert not agent.scheme.col_worker.continues_episodes
         agent.learn(30)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,6 +73,14 @@ def begin(folder: Path) -> tuple[Learner, Moment, Moment]:
     return learner, moments[0], moments[1]
 
 
+def put_back(before: Path, folder: Path) -> None:
+    """Have the files of a run as they were; TensorBoard's, which a thread may write just now, stay."""
+    for entry in folder.iterdir():
+        if entry.name != "tensorboard":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    shutil.copytree(before, folder, dirs_exist_ok=True)
+
+
 @pytest.mark.parametrize("error", [FULL, Killed()], ids=["full", "killed"])
 @pytest.mark.filterwarnings("ignore:old checkpoints stay")
 def test_a_checkpoint_that_stops_anywhere_leaves_weights_and_replay_of_one_moment(
@@ -82,8 +91,7 @@ def test_a_checkpoint_that_stops_anywhere_leaves_weights_and_replay_of_one_momen
     after, number = Moment(learner), 0
     shutil.copytree(folder, tmp_path / "before")
     while True:
-        shutil.rmtree(folder)
-        shutil.copytree(tmp_path / "before", folder)
+        put_back(tmp_path / "before", folder)
         faulty = FailingOS(number, error, tears=number % 2 == 0)
         on_disk(faulty, monkeypatch)
         try:
@@ -180,7 +188,8 @@ def test_a_checkpoint_is_there_before_anything_is_learned(tmp_path: Path) -> Non
 def test_a_disk_that_is_full_for_a_while_is_a_warning_and_a_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, log_every=8, checkpoint_every=16)
+    options: dict[str, Any] = {"log_every": 8, "checkpoint_every": 16, "background_checkpoints": False}
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, **options)
     train(learner, 24)
     on_disk(FailingOS(0, FULL), monkeypatch)
     with pytest.warns(RecollectWarning, match=r"No space left on device.*; the run continues, and tries again"):
@@ -224,6 +233,24 @@ def test_metrics_that_end_in_the_middle_do_not_block_a_checkpoint(tail: bytes, t
     steps = [int(row[metrics.STEPS]) for row in read_rows(learner.folder.metrics_file)]
     assert steps == sorted(steps)
     assert steps[-1] >= 100
+
+
+def test_what_a_killed_process_was_writing_is_removed(tmp_path: Path) -> None:
+    learner, _, newest = begin(tmp_path)
+    learner.close()
+    left = [
+        "config.yaml",
+        "metrics.csv",
+        "storage/manifest-000001-step-80-0123abcd.json",
+        f"storage/{'0a' * 16}-0-0.piece",
+    ]
+    for name in left:
+        (tmp_path / f"{name}.partial").write_bytes(b"half of")
+    assert resume(tmp_path).is_of(newest)
+    resumed = Learner(make_scheme(), 400, tmp_path, resume=True)
+    resumed.save_checkpoint()
+    resumed.stop()
+    assert list(tmp_path.rglob("*.partial")) == []
 
 
 def test_a_run_folder_with_links_is_refused(tmp_path: Path) -> None:

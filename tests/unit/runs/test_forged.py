@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from recollect import keys
 from recollect.config import build, resolve
 from recollect.errors import StorageError
 from recollect.learner import Learner
 from tests.fuzz_runs import LEARNING, RESUMED, UNTYPED
 from tests.fuzzing import newest_commit, newest_manifest, reseal, write_record
+from tests.schemes import make_scheme
 
 KINDS: dict[str, dict[str, Any]] = {
     "replay": {"algo": "ddqn", "storage": "ere"},
     "sequences": {"algo": "ddqn", "storage": "per", "memory": "gru"},
     "rollouts": {"algo": "ppo", "storage": "gae"},
 }
-NUM_FORGERIES = int(os.environ.get("RECOLLECT_FORGERIES", "180")) // len(KINDS)
+NUM_FORGERIES = -(-int(os.environ.get("RECOLLECT_FORGERIES", "1000")) // len(KINDS))
 TINY: dict[str, Any] = {"hidden_sizes": (8,), "update_every": 8, "num_envs": 2, "num_test_envs": 1, "test_every": 0}
-OF_REPLAY: dict[str, Any] = {"storage.size": 200, "start_steps": 16, "mini_batch_size": 8}
+OF_REPLAY: dict[str, Any] = {"storage.size": 200, "start_steps": 16, "mini_batch_size": 8, "num_mini_batch": 2}
 
 
 def honest(kind: str, folder: Path) -> Path:
@@ -95,3 +98,12 @@ def test_numbers_of_a_manifest_are_checked_before_they_are_used(forgery: str, tm
     config = resolve("ddqn", "CartPole-v1", preset="none", overrides={**TINY, **OF_REPLAY, "storage": "ere", "seed": 1})
     with pytest.raises(StorageError, match=r"manifest.*is damaged"):
         Learner(build(config), 1000, run, resume=True)
+
+
+@pytest.mark.parametrize("key", [keys.OBS, keys.RHS, keys.DONE])
+def test_episodes_of_another_form_are_refused_before_anything_acts_on_them(key: str) -> None:
+    acting = make_scheme().col_worker.acting  # type: ignore[union-attr]
+    before = acting.latest_obs
+    with pytest.raises(StorageError, match=rf"{key} of float32 \(\), expected float32 \("):
+        acting.load_state({**acting.state(), key: torch.tensor(1.0)})
+    assert acting.latest_obs is before

@@ -25,6 +25,7 @@ def test_a_frozen_run_is_read(folder: Path) -> None:
     assert (commit.num_steps, state["scheme"]["updates"]["num_updates"] > 0) == (80, True)
     assert set(commit.files) == {ACTOR_FILE, "state.json", "state.safetensors"}
     assert commit.replay is not None
+    assert "did not say" in commit.promise
     memory = EREBuffer.standalone(200, num_envs=2, alpha=0.6)
     StorageSnapshot(run.storage_folder).load(memory, commit.replay.name)
     assert len(memory) == commit.replay.num_stored == 80

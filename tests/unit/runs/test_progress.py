@@ -52,7 +52,7 @@ def test_the_line_of_steps() -> None:
 
 
 def test_a_line_before_anything_is_known_and_one_at_the_end() -> None:
-    start = {**FOUND, metrics.STEPS: 0, metrics.STEPS_PER_S: 0.0}
+    start = {**FOUND, metrics.STEPS: 0, metrics.STEPS_PER_S: 0.0, metrics.UPDATES: 0}
     assert progress.steps_line(start, 100, bar=False) == "  0%  0/100 steps"
     assert "ETA" not in progress.steps_line({**FOUND, metrics.STEPS: 20_010}, 20_000)
 

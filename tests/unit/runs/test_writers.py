@@ -33,6 +33,16 @@ def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
     assert read_rows(path) == [{"steps": "1", "a": "1", "b": ""}, {"steps": "2", "a": "2", "b": "3"}]
 
 
+def test_a_second_row_of_the_same_steps_adds_to_the_first(tmp_path: Path) -> None:
+    writer = CSVWriter(tmp_path / "metrics.csv")
+    for row in ({"a": 1}, {"a": 2}, {"b": 3}, {"a": 4}):
+        writer.write({metrics.STEPS: 7, **row})
+    CSVWriter(writer.path).write({metrics.STEPS: 7, "a": 5})
+    assert read_rows(writer.path) == [{"steps": "7", "a": "5", "b": "3"}]
+    writer.write({metrics.STEPS: 8, "a": 6})
+    assert [row["a"] for row in read_rows(writer.path)] == ["5", "6"]
+
+
 def test_rows_after_a_checkpoint_are_dropped(tmp_path: Path) -> None:
     writer = CSVWriter(tmp_path / "metrics.csv")
     writer.forget_after(10)
