@@ -88,6 +88,12 @@ class SchemeConfig(Options):
         "and by default it does where that is faster",
         optional(flag),
     )
+    elastic: bool | None = option(
+        None,
+        "Whether synchronous collecting workers act as one, so that the same environments give the same run however "
+        "many workers hold them; by default with vectors as observations and up to 256 environments",
+        optional(flag),
+    )
     worker_timeout_s: float = option(
         Supervision.timeout_s,
         "Seconds without a step after which a worker counts as hung and is restarted",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from recollect.checks import check_number
+from recollect.records import as_number
 
 # Updates that are due, or less than one on the way to it.
 _CREDIT: Final = "replay_credit"
@@ -63,6 +64,11 @@ class ReplayRatio:
             return {}
         return {_CREDIT: self._credit + self._num_steps * self.updates_per_step - self._num_updates}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from `state`, or from nothing if it was saved without a ratio."""
-        self._credit, self._num_steps, self._num_updates = float(state.get(_CREDIT, 0.0)), 0, 0
+    def load_state(self, state: Mapping[str, Any], num_steps: int) -> None:
+        """Resume from `state`, or from nothing if it was saved without a ratio.
+
+        `num_steps` were collected in all, so that no more updates can be due than those allow.
+        """
+        most = 1.0 + num_steps * (self.updates_per_step or 0.0)
+        credit = as_number(state.get(_CREDIT, 0.0))
+        self._credit, self._num_steps, self._num_updates = min(max(credit, -most), most), 0, 0

@@ -1,6 +1,6 @@
 """`Scheme`: builds the workers that train an agent together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ class Scheme(SharedComponents):
         device: Device | None = None,
         **options: object,
     ) -> None:
-        self.config = SchemeConfig.of("a scheme", options)
+        self.config = SchemeConfig.of("a scheme", options, others=("device",))
         check_compatibility(self.config, algo_factory, storage_factory)
         factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
         self.factories = factories
@@ -151,8 +151,7 @@ class Scheme(SharedComponents):
     @property
     def resume_gap(self) -> str | None:
         """Why a run that is resumed begins new episodes; None if it continues those that it was saved in."""
-        gap: str | None = self.col_worker.episodes_state()[keys.TRAIN].get(GAP)
-        return gap
+        return _gap_in(self.col_worker.episodes_state())
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs beside the actor's weights and the storage."""
@@ -176,7 +175,14 @@ class Scheme(SharedComponents):
         Gradient workers elsewhere write theirs from where they are, so that the folder must be on a file
         system that they share.
         """
-        self.gradients.save_storage(folder, name)
+        self.capture_storage(folder, name)()
+
+    def capture_storage(self, folder: Path, name: str = "") -> Callable[[], None]:
+        """Copy what `save_storage` would write, and return the function that writes it, for any thread to call.
+
+        Gradient workers elsewhere have written theirs by then: they do not wait for this process.
+        """
+        return self.gradients.capture_storage(folder, name)
 
     def load_storage(self, folder: Path, name: str = "") -> None:
         """Read what was stored under a name; where there is nothing, learning waits for `start_steps` new steps."""
@@ -218,6 +224,16 @@ class Scheme(SharedComponents):
             engine.disconnect()
 
 
+def resume_gap(state: Mapping[str, Any]) -> str | None:
+    """Why a run that is resumed from `Scheme.state` begins new episodes, see `Scheme.resume_gap`."""
+    return _gap_in(state["episodes"])
+
+
+def _gap_in(episodes: Mapping[str, Any]) -> str | None:
+    gap: str | None = episodes[keys.TRAIN].get(GAP)
+    return gap
+
+
 def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkersFactory:
     return CWorkerSet.create_factory(
         config.num_col_workers,
@@ -236,6 +252,7 @@ def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkers
         supervision=config.supervision,
         placement=config.placement,
         parent_resources=config.grad_resources,
+        elastic=config.elastic,
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.layers import EnsembleLinear
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Algorithm
 
@@ -110,4 +111,6 @@ def _matrices(actor: Actor) -> list[Tensor]:
 def _layers(module: nn.Module) -> list[Tensor]:
     if isinstance(module, EnsembleMLP):
         return module.weights
+    if isinstance(module, EnsembleLinear):
+        return [module.weight]
     return [module.weight.T[None]] if isinstance(module, nn.Linear) else []

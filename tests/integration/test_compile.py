@@ -16,7 +16,7 @@ def has_compiler() -> bool:
 
 
 @pytest.mark.skipif(not has_compiler(), reason="there is no C++ compiler")
-@pytest.mark.parametrize("name", ["sac", "ddqn"])
+@pytest.mark.parametrize("name", ["ddqn", pytest.param("sac", marks=pytest.mark.long)])
 def test_learning_is_the_same(name: str) -> None:
     plain, fast = make_agent(name), make_agent(name, compile=True)
     for seed in range(NUM_UPDATES):

@@ -17,7 +17,7 @@ def task_of(algo: str) -> str:
 def train(algo: str, seed: int) -> dict[str, torch.Tensor]:
     """Weights of a small agent after training, with all that draws random numbers in use."""
     storage = {"storage": "gae"}
-    pace = {"update_every": 50, "num_epochs": 2}
+    pace = {"update_every": 50, "num_mini_batch": 4, "num_epochs": 2}
     if not ALGORITHMS[algo].is_on_policy:
         storage = {"storage": "per", "n_step": 3, "alpha": 0.6, "default_error": 1.0}
         pace = {"update_every": 50, "num_mini_batch": 10, "mini_batch_size": 32, "start_steps": 200}

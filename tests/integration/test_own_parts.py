@@ -17,6 +17,8 @@ COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULE = "mine.py"
 # Evaluations at the end of the commands, which are not what is tried here.
 SHORT = ("--final-episodes", "2", "--num-test-envs", "1")
+# In one process, so that what they share is made once.
+pytestmark = pytest.mark.xdist_group("own-parts")
 
 
 def files() -> dict[str, str]:

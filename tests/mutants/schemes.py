@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 SCHEME: Final = "scheme"
 GRADIENTS: Final = f"{SCHEME}/gradients"
 TESTS: Final = "tests/unit/scheme"
+ELASTIC: Final = (f"{TESTS}/test_elastic.py",)
 FLAT: Final = (f"{TESTS}/gradients/test_flat.py",)
 G_WORKER: Final = (f"{TESTS}/gradients/test_g_worker.py",)
 NORMALISER_SUMS: Final = (f"{TESTS}/gradients/test_normaliser_sums.py",)
@@ -20,6 +21,34 @@ SUPERVISION: Final = (f"{TESTS}/base/test_supervision.py",)
 WORKER_SET: Final = (f"{TESTS}/base/test_worker_set.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "a worker of a resumed run forgets how far its stream was sent",
+        f"{SCHEME}/collection/c_worker.py",
+        "        self._ready_outbox().continue_after(np.asarray(place[_SENT]))\n",
+        "",
+        (f"{TESTS}/test_resumed_workers.py",),
+    ),
+    Mutant(
+        "every worker takes the first rows of all",
+        f"{SCHEME}/collection/worker/rows.py",
+        "        return values[self.first : self.first + num_envs]\n",
+        "        return values[:num_envs]\n",
+        ELASTIC,
+    ),
+    Mutant(
+        "random actions end later with more workers",
+        f"{SCHEME}/collection/worker/acting.py",
+        "            self.num_steps_elsewhere += num_steps * (self._rows.num_all // len(ended) - 1)\n",
+        "",
+        ELASTIC,
+    ),
+    Mutant(
+        "episodes are counted worker by worker",
+        f"{SCHEME}/collection/collectors/inbox.py",
+        "    return number, episode.env if number else 0\n",
+        "    return 0, 0\n",
+        ELASTIC,
+    ),
     Mutant(
         "updates draw what the present stage collects",
         f"{SCHEME}/collection/worker/aside.py",
@@ -79,8 +108,8 @@ MUTANTS: Final = (
     Mutant(
         "learning begins one stage late",
         f"{GRADIENTS}/g_worker.py",
-        "        aside = self.col_workers.collector.aside() if self._learns_from_before() else None\n",
-        "        aside = self.col_workers.collector.aside() if self._may_learn() else None\n",
+        "        beside = self.col_workers.collector.beside(self.overlap) if self._learns_from_before() else None\n",
+        "        beside = self.col_workers.collector.beside(self.overlap) if self._may_learn() else None\n",
         OVERLAP,
     ),
     Mutant(
@@ -93,7 +122,7 @@ MUTANTS: Final = (
     Mutant(
         "a resumed ratio starts without credit",
         f"{SCHEME}/limiter.py",
-        "float(state.get(_CREDIT, 0.0)), 0, 0",
+        "min(max(credit, -most), most), 0, 0",
         "0.0, 0, 0",
         (f"{TESTS}/test_limiter.py",),
     ),

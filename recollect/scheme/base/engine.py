@@ -8,13 +8,14 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Final, NamedTuple, Protocol
 
 from recollect.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)
 
+_LOOPBACK: Final = "127.0.0.1"
 CONTROL_GROUP: Final = "control"
 """Concurrency group of calls that reach a worker while it is busy."""
 
@@ -61,7 +62,8 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     Parameters
     ----------
     address : str, optional
-        Of an existing cluster, `"auto"` for the one on this machine; None starts one of one's own.
+        Of an existing cluster, `"auto"` for the one on this machine; None starts one of one's own, which listens on
+        the loopback address alone.
     runtime_env : mapping, optional
         What workers need beside what is installed where they run; see Ray's runtime environments.
     """
@@ -73,10 +75,12 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
             )
         return False
     options: dict[str, Any] = {"runtime_env": dict(runtime_env)} if runtime_env else {}
+    starting: AbstractContextManager[None] = nullcontext()
     if address is None:
-        options["include_dashboard"] = False
+        options |= {"include_dashboard": False, "_node_ip_address": _LOOPBACK}
+        starting = _loopback_kept()
     try:
-        with _signals_blocked():
+        with _signals_blocked(), starting:
             # Without an address Ray would join a cluster that somebody else has left running on this machine.
             ray.init(address=address or "local", logging_level=logging.WARNING, **options)
     except ConnectionError as error:
@@ -107,6 +111,18 @@ def _signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _loopback_kept() -> Iterator[None]:
+    """Have Ray take a loopback address as it is given, and not replace it by one that other machines can reach."""
+    services: Any = importlib.import_module("ray._private.services")
+    before = services.resolve_ip_for_localhost
+    services.resolve_ip_for_localhost = lambda host: host
+    try:
+        yield
+    finally:
+        services.resolve_ip_for_localhost = before
 
 
 def disconnect() -> None:

@@ -92,15 +92,17 @@ class Heartbeat:
         self._question: object = None
         self._checked = time.monotonic()
         self._silent_s = 0.0
+        self._unanswered_s = 0.0
 
     @property
     def limit_s(self) -> float:
-        """Seconds that the worker may be silent now."""
-        return self._supervision.build_timeout_s if self.progress is None else self._supervision.timeout_s
+        """Seconds that the worker may be silent now: longer while it says that it builds something."""
+        builds = self.progress is None and self._unanswered_s <= self._supervision.timeout_s
+        return self._supervision.build_timeout_s if builds else self._supervision.timeout_s
 
     def restart_clock(self) -> None:
         """Count silence from now on: the worker had nothing to do until now."""
-        self._silent_s = 0.0
+        self._silent_s = self._unanswered_s = 0.0
 
     def is_silent(self) -> bool:
         """Check whether the worker, which has something to do, has not moved for too long; never waits for it.
@@ -109,7 +111,9 @@ class Heartbeat:
         """
         now = time.monotonic()
         if self.has_started:
-            self._silent_s += min(now - self._checked, 2 * self._supervision.check_every_s)
+            elapsed_s = min(now - self._checked, 2 * self._supervision.check_every_s)
+            self._silent_s += elapsed_s
+            self._unanswered_s += elapsed_s
         self._checked = now
         if self._question is not None and engine.ready([self._question], 0.0):
             self._take(engine.outcome(self._question))
@@ -120,6 +124,8 @@ class Heartbeat:
 
     def _take(self, answer: engine.Outcome) -> None:
         self.has_started = self.has_started or answer.error is None
+        # A process that answers is not stopped, whatever it builds.
+        self._unanswered_s = 0.0
         if answer.error is None and answer.value != self.progress:
             self.progress = answer.value
             self._silent_s = 0.0

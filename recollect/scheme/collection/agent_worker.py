@@ -1,7 +1,8 @@
 """`AgentWorker`: an agent's components in one process, and what was collected for them."""
 
+import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 
@@ -18,6 +19,20 @@ from recollect.scheme.collection.worker.episodes import EpisodeHistory
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.stages import OffPolicyStages, stages_of
 
+_LOG = logging.getLogger(keys.RESUME_LOGGER)
+
+
+class EpisodesElsewhere(Protocol):
+    """Knows the episodes in progress of the workers that collect."""
+
+    def episodes_state(self) -> dict[str, Any]: ...
+    def load_episodes(self, state: Mapping[str, Any]) -> None: ...
+
+
+def tell_of_new_episodes(reason: StorageError) -> None:
+    """Say why a resumed run begins new episodes."""
+    _LOG.warning("new episodes begin, because those of the checkpoint cannot be continued: %s", reason)
+
 
 class AgentWorker(Components, Worker):
     """Worker of a learner whose data others collect: it has the agent, counts what came in, and evaluates.
@@ -32,6 +47,8 @@ class AgentWorker(Components, Worker):
         What the latest evaluation brought.
     continues_episodes : bool
         Whether the episodes in progress are those that a checkpoint was made in.
+    elsewhere : EpisodesElsewhere or None
+        Knows the episodes of the workers that collect, if they can be asked.
     """
 
     acts = False
@@ -43,13 +60,16 @@ class AgentWorker(Components, Worker):
         factories: Factories,
         initial_weights: Weights | None = None,
         device: Device | None = None,
+        *,
+        is_elastic: bool = False,
     ) -> None:
         Worker.__init__(self, index_worker)
         self.counts = Counts()
         self.continues_episodes = False
+        self.elsewhere: EpisodesElsewhere | None = None
         self.last_evaluation: Evaluation | None = None
         device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        Components.__init__(self, device, index_worker, index_parent, factories)
+        Components.__init__(self, device, index_worker, index_parent, factories, is_elastic=is_elastic)
         if initial_weights is not None:
             self.set_weights(engine.fetch(initial_weights))
 
@@ -144,8 +164,15 @@ class AgentWorker(Components, Worker):
                 # Others than those of the checkpoint; they are reset before every evaluation.
                 self.envs_test.reseed(self.num_steps)
 
+        if self.elsewhere is not None:
+            try:
+                self.elsewhere.load_episodes(state[keys.TRAIN])
+                self.continues_episodes = True
+            except StorageError as reason:
+                tell_of_new_episodes(reason)
+
     def _train_state(self) -> dict[str, Any]:
-        return {GAP: "other workers collect"}
+        return {GAP: "other workers collect"} if self.elsewhere is None else self.elsewhere.episodes_state()
 
 
 class SharedComponents:

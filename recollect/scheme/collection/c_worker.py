@@ -1,9 +1,8 @@
 """`CWorker`: acts in environments, stores what happens, and evaluates."""
 
-import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -25,16 +24,23 @@ from recollect.roles import (
     StorageFactory,
     Weights,
 )
-from recollect.scheme.collection.agent_worker import AgentWorker
+from recollect.scheme.collection.agent_worker import AgentWorker, tell_of_new_episodes
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 from recollect.scheme.collection.worker.acting import GAP, Acting, StepSink
 from recollect.scheme.collection.worker.aside import Aside
 from recollect.scheme.collection.worker.components import Factories
+from recollect.scheme.collection.worker.rows import Rows
 from recollect.scheme.collection.worker.step_list import StepList
 from recollect.scheme.gradients.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
 
-_LOG = logging.getLogger(keys.RESUME_LOGGER)
+# Entries of a worker's place.
+_EPISODES: Final = "episodes"
+_SENT: Final = "sent"
+_ALGO: Final = "algo"
+_GENERATOR: Final = "generator"
+_NUM_STEPS: Final = "num_steps"
+_NUM_ELSEWHERE: Final = "num_steps_elsewhere"
 
 
 class CWorker(AgentWorker):
@@ -61,6 +67,8 @@ class CWorker(AgentWorker):
         Where to compute; by default a GPU if there is one.
     epoch : int
         How often the worker with this index was restarted.
+    is_elastic : bool
+        Whether what it collects depends on the place of its environments among all, and not on who holds them.
     """
 
     acts = True
@@ -80,9 +88,10 @@ class CWorker(AgentWorker):
         device: Device | None = None,
         *,
         epoch: int = 0,
+        is_elastic: bool = False,
     ) -> None:
         factories = Factories(algo_factory, actor_factory, storage_factory, train_envs_factory, test_envs_factory)
-        super().__init__(index_worker, index_parent, factories, initial_weights, device)
+        super().__init__(index_worker, index_parent, factories, initial_weights, device, is_elastic=is_elastic)
         self.fraction_samples = fraction_samples
         self.compress_data_to_send = compress_data_to_send
         self.epoch = epoch
@@ -151,16 +160,22 @@ class CWorker(AgentWorker):
         return map_observation(lambda array: as_tensor(array, device), steps.arrays()), info
 
     def collect_piece(
-        self, weights: Mapping[str, np.ndarray], version: int, num_run_steps: int, listen_to: Collection[str] = ()
+        self,
+        weights: Mapping[str, np.ndarray],
+        version: int,
+        num_run_steps: int,
+        listen_to: Collection[str] = (),
+        rows: Rows | None = None,
     ) -> SentPiece:
         """Collect for one update stage, as a worker of a set does, into a small store whose newest piece is sent.
 
-        It acts with these weights, of this version; `num_run_steps` is what the run has collected, over all workers.
+        It acts with these weights, of this version; `num_run_steps` is what the run has collected, over all workers,
+        and `rows` says which of all environments are its own, if they act as one.
         """
         if version != self._version:
             self.set_weights(unpack_weights(weights))
             self._version = self.counts.actor_version = version
-        self.acting.follow_run(num_run_steps)
+        self.acting.follow_run(num_run_steps, rows)
         outbox, before = self._ready_outbox(), take_statistics(self.actor)
         info = self._collect_into(outbox, listen_to)
         return SentPiece(
@@ -217,8 +232,33 @@ class CWorker(AgentWorker):
             self.acting.load_state(episodes)
             self.continues_episodes = True
         except StorageError as reason:
-            _LOG.warning("new episodes begin, because those of the checkpoint cannot be continued: %s", reason)
+            tell_of_new_episodes(reason)
             self._begin_others()
+
+    def place(self) -> dict[str, Any]:
+        """Where it stands, so that another worker can continue in its place; only why not, if none can."""
+        episodes = {GAP: "a worker was restarted"} if self.epoch else self._train_state()
+        if GAP in episodes:
+            return episodes
+        outbox, algo = self._ready_outbox(), self.algo.state()
+        return {
+            _EPISODES: episodes,
+            _SENT: outbox.num_sent,
+            # The learner has the others.
+            _ALGO: {name: value for name, value in algo.items() if not name.startswith(keys.OPTIMISER_PREFIX)},
+            _GENERATOR: self.actor.generator.get_state(),
+            _NUM_STEPS: self.num_steps,
+            _NUM_ELSEWHERE: self.acting.num_steps_elsewhere,
+        }
+
+    def take_place(self, place: Mapping[str, Any]) -> None:
+        """Continue from where another worker stood, see `place`."""
+        self.acting.load_state(place[_EPISODES])
+        self._ready_outbox().continue_after(np.asarray(place[_SENT]))
+        self.algo.load_state({**self.algo.state(), **place[_ALGO]})
+        self.actor.generator.set_state(place[_GENERATOR])
+        self.counts.num_steps = int(place[_NUM_STEPS])
+        self.acting.num_steps_elsewhere = int(place[_NUM_ELSEWHERE])
 
     def _begin_others(self) -> None:
         """Begin episodes that are not those of the beginning once more."""
@@ -256,10 +296,11 @@ class CWorker(AgentWorker):
         begin = time.perf_counter()
         self._take_steps(target, self.update_every, listen_to)
         elapsed_s = time.perf_counter() - begin
-        episodes = self.episodes.take_new()
+        episodes, numbers = self.acting.placed(self.episodes.take_new())
         return {
             keys.COLLECTION: {keys.TIME_S: elapsed_s},
             keys.EPISODES: {keys.TRAIN_REWARD: [episode.total_reward for episode in episodes]},
             keys.ENDED: episodes,
+            keys.ENDED_AT: numbers,
             keys.ENV_FAILURES: self.envs_train.num_failures,
         }

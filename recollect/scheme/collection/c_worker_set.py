@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from recollect import keys
+from recollect.agent.actors.spaces import is_vector
 from recollect.roles import ActorFactory, AlgorithmFactory, Collector, Device, EnvsFactory, StorageFactory, Weights
 from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
@@ -17,6 +18,8 @@ from recollect.scheme.collection.collectors.collector import LocalCollector
 from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from recollect.scheme.collection.worker.components import Factories
 
+# Rows that a network of a few hundred units takes little longer for than for one.
+_MOST_ROWS: Final = 256
 # Which parameter of a remote worker makes which component; tests are run by the local worker alone.
 _FACTORIES: Final = {
     keys.ACTOR_COMPONENT: "actor_factory",
@@ -66,6 +69,9 @@ class CWorkerSet(WorkerSet):
     parent_resources : mapping, optional
         Ray's resource options of a gradient worker of the training, which the default leaves to it; by default
         an equal share too.
+    elastic : bool, optional
+        Whether synchronous workers act as one, so that a run does not depend on how many there are; by default where
+        observations are vectors and environments are not too many. Never where slow workers are stopped.
 
     Attributes
     ----------
@@ -95,6 +101,7 @@ class CWorkerSet(WorkerSet):
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
         parent_resources: Resources | None = None,
+        elastic: bool | None = None,
     ) -> None:
         params: dict[str, Any] = {
             "index_parent": index_parent,
@@ -114,6 +121,10 @@ class CWorkerSet(WorkerSet):
         self._local_worker = self._acting_worker or AgentWorker(
             0, index_parent, factories, initial_weights, local_device
         )
+        can_act_as_one = num_workers > 0 and mode == keys.SYNC and fraction_workers == 1.0
+        self._is_elastic = can_act_as_one and self._acts_as_one(elastic, num_workers)
+        if self._is_elastic:
+            params["is_elastic"] = True
         super().__init__(
             CWorker,
             params,
@@ -148,6 +159,7 @@ class CWorkerSet(WorkerSet):
         supervision: Supervision | None = None,
         placement: str = DEFAULT,
         parent_resources: Resources | None = None,
+        elastic: bool | None = None,
     ) -> "CWorkerSetFactory":
         """Return a function that creates `CWorkerSet` instances, here or in a gradient worker.
 
@@ -170,6 +182,7 @@ class CWorkerSet(WorkerSet):
             "supervision": supervision,
             "placement": placement,
             "parent_resources": parent_resources,
+            "elastic": elastic,
         }
         return CWorkerSetFactory(num_workers, parameters)
 
@@ -202,7 +215,21 @@ class CWorkerSet(WorkerSet):
             return LocalCollector(self._acting_worker, self._num_parents)
         if mode == keys.ASYNC:
             return AsyncCollector(self._local_worker, self, self._num_parents, max_policy_lag=max_policy_lag)
-        return SyncCollector(self._local_worker, self, self._num_parents, fraction_workers=fraction_workers)
+        return SyncCollector(
+            self._local_worker,
+            self,
+            self._num_parents,
+            fraction_workers=fraction_workers,
+            is_elastic=self._is_elastic,
+        )
+
+    def _acts_as_one(self, elastic: bool | None, num_workers: int) -> bool:
+        """Whether each worker computes actions on as many rows as all have environments, which costs little here."""
+        if elastic is not None:
+            return elastic
+        space = getattr(self._local_worker.actor, "obs_space", None)
+        num_rows = num_workers * self._local_worker.envs_train.num_envs
+        return space is not None and is_vector(space) and num_rows <= _MOST_ROWS
 
 
 @dataclass(frozen=True)

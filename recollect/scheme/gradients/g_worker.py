@@ -170,6 +170,13 @@ class GWorker(SharedComponents, Worker):
                 num_updates += 1
         self.algo.end_stages(num_updates)
 
+    def offline_stage(self, num_batches: int) -> Iterator[Gradient]:
+        """Yield the gradients of so many batches of what is stored, without collecting anything."""
+        if not len(self.storage):
+            raise StorageError("the storage is empty: there is nothing to learn from; give it data first")
+        for info in self._infos(num_batches):
+            yield Gradient(None, info)
+
     def collect(self) -> None:
         """Have the data of one update stage collected.
 
@@ -192,9 +199,12 @@ class GWorker(SharedComponents, Worker):
         num_batches : int, optional
             How many; by default what the replay ratio allows, or else what the algorithm says.
         """
+        if self._may_learn():
+            yield from self._infos(num_batches)
+
+    def _infos(self, num_batches: int | None) -> Iterator[Info]:
+        """What is known of each of so many batches, whose gradients are computed when it is asked for."""
         storage = self.storage
-        if not self._may_learn():
-            return
         storage.before_gradients()
         news = self._news()
         for batch in self._batches(num_batches):
@@ -260,7 +270,7 @@ class GWorker(SharedComponents, Worker):
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
         self.col_worker.load_state(state)
-        self._limiter.load_state(state)
+        self._limiter.load_state(state, self.num_steps)
 
     def progress(self) -> int | None:
         """A number that moves as long as the worker does something; None while its environments are built."""
@@ -282,7 +292,11 @@ class GWorker(SharedComponents, Worker):
 
     def save_storage(self, folder: Path, name: str) -> None:
         """Write the storage into a folder under a name, each time only what is new."""
-        self._snapshot_in(folder).save(as_buffer(self.storage), name)
+        self.capture_storage(folder, name)()
+
+    def capture_storage(self, folder: Path, name: str) -> Callable[[], None]:
+        """Copy what is new in the storage, and return the function that writes it, for any thread to call."""
+        return self._snapshot_in(folder).capture(as_buffer(self.storage), name)
 
     def load_storage(self, folder: Path, name: str) -> None:
         """Fill the storage with a snapshot, if there is one; else learning waits for `start_steps` new steps."""
@@ -350,13 +364,13 @@ class GWorker(SharedComponents, Worker):
     @contextmanager
     def _collecting(self) -> Iterator[None]:
         """Collect for a stage, before the block; if there is enough to learn from, that is stored after it."""
-        aside = self.col_workers.collector.aside() if self._learns_from_before() else None
-        if aside is None:
+        beside = self.col_workers.collector.beside(self.overlap) if self._learns_from_before() else None
+        if beside is None:
             self.collect()
             yield
             return
-        self.algo.num_collectors = 1
-        with self._taking_in(), self.overlap.running(aside):
+        self.algo.num_collectors = max(1, self.col_workers.num_workers)
+        with self._taking_in(), beside:
             yield
 
     @contextmanager

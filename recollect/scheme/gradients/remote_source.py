@@ -100,6 +100,11 @@ class RemoteGradientSource(SharedComponents, ABC):
         self._resume_lost()
         self._share_folder("save_storage", folder, name)
 
+    def capture_storage(self, folder: Path, name: str) -> Callable[[], None]:
+        """Have every worker write its own now, so that nothing is left to write."""
+        self.save_storage(folder, name)
+        return _write_nothing
+
     def load_storage(self, folder: Path, name: str) -> None:
         self._share_folder("load_storage", folder, name)
 
@@ -225,6 +230,10 @@ class RemoteGradientSource(SharedComponents, ABC):
     def _forget(self) -> None:
         """Let go of what was computed from, or sent with, weights that are no longer these."""
         self._published = None
+
+
+def _write_nothing() -> None:
+    """What is left to write of storages that their own workers have written."""
 
 
 def mean_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class SyncGradientSource(RemoteGradientSource):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self._limiter.load_state(state)
+        self._limiter.load_state(state, self.num_steps)
 
     def _collect(self) -> int | None:
         """With a replay ratio, have all workers collect for a stage; returns how many updates it has."""

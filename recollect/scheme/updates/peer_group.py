@@ -78,9 +78,15 @@ class PeerGroup:
 
 
 def open_meeting(host: str, num_peers: int) -> tuple[Meeting, TCPStore]:
-    """Open a place on this machine for peers to meet; returns it and what keeps it open."""
-    store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
-    return Meeting(host, store.port, num_peers), store
+    """Open a place on this machine for peers to meet; returns it and what keeps it open.
+
+    By itself a store listens on all addresses, so that it gets a socket that listens on this one alone.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, 0), family=family)
+    port = listener.getsockname()[1]
+    store = TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    return Meeting(host, port, num_peers), store
 
 
 def _wait_for_all(store: TCPStore, meeting: Meeting, rank: int) -> None:

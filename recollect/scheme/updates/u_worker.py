@@ -1,14 +1,18 @@
 """`UWorker`: applies gradients, and so paces the training."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from recollect import keys
+from recollect.records import as_count
 from recollect.roles import GradientSource, Info
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
+
+if TYPE_CHECKING:
+    from recollect.scheme.gradients.status import Gradient
 
 NUM_RECENT_UPDATES: Final = 100
 
@@ -32,14 +36,18 @@ class UWorker(Worker):
 
     def step(self) -> None:
         """Run one update stage: collect, and update as often as the algorithm says."""
+        with closing(self.gradients.stage()) as stage:
+            self.apply(stage)
+
+    def apply(self, stage: Iterable["Gradient"]) -> None:
+        """Apply one gradient after the other."""
         gradients = self.gradients
-        with closing(gradients.stage()) as stage:
-            for values, info, is_applied in stage:
-                if not is_applied:
-                    gradients.algo.apply_gradients(values)
-                    gradients.col_worker.counts.actor_version += 1
-                self.num_updates += 1
-                self.recent_updates.append(info)
+        for values, info, is_applied in stage:
+            if not is_applied:
+                gradients.algo.apply_gradients(values)
+                gradients.col_worker.counts.actor_version += 1
+            self.num_updates += 1
+            self.recent_updates.append(info)
 
     def execute(self, command: Command) -> None:
         """Have all workers make a change, and wait until all have."""
@@ -55,7 +63,7 @@ class UWorker(Worker):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
-        self.num_updates = int(state["num_updates"])
+        self.num_updates = as_count(state["num_updates"])
         self.gradients.algo.load_state(state["algorithm"])
         self.recent_updates = deque(map(_numbers, state["recent_updates"]), maxlen=NUM_RECENT_UPDATES)
 

@@ -30,6 +30,12 @@ GRADIENTS: Final[dict[str, dict[str, Any]]] = {
 }
 CELLS: Final = [(collection, gradients) for collection in COLLECTION for gradients in GRADIENTS]
 AGENTS: Final = [("ddqn", "per"), ("ppo", "vtrace")]
+# Every cell is tried with one of the agents, in turn; the long table has both.
+TRIED: Final = [
+    pytest.param(*cell, *agent, marks=[] if (k // len(GRADIENTS) + k) % len(AGENTS) == which else pytest.mark.long)
+    for k, cell in enumerate(CELLS)
+    for which, agent in enumerate(AGENTS)
+]
 NUM_STAGES: Final = 4
 
 
@@ -43,8 +49,7 @@ def workers_of(collection: str, gradients: str) -> dict[str, Any]:
     return options
 
 
-@pytest.mark.parametrize(("algo", "storage"), AGENTS)
-@pytest.mark.parametrize(("collection", "gradients"), CELLS)
+@pytest.mark.parametrize(("collection", "gradients", "algo", "storage"), TRIED)
 def test_a_cell_trains(collection: str, gradients: str, algo: str, storage: str) -> None:
     scheme = make_scheme(algo, storage, workers=workers_of(collection, gradients))
     learner = Learner(scheme, 10_000)

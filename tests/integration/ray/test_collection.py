@@ -109,7 +109,8 @@ def test_masks_travel_with_the_observations(make: Make) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_store_is_the_union_of_what_workers_saw(make: Make, mode: str) -> None:
-    workers = make(2, "ddqn", "nstep", env=TellTaleEnv, mode=mode, size=100_000, numbers={"start_steps": 10**6})
+    options = {"mode": mode, "size": 100_000, "numbers": {"start_steps": 10**6}}
+    workers = make(2, "ddqn", "nstep", env=TellTaleEnv, elastic=False, **options)
     collect_until(workers, lambda: len(sources(workers)) == 2)
     for _ in range(5):
         workers.collector.collect()
@@ -249,6 +250,7 @@ def test_a_parameter_is_changed_in_all_workers(make: Make) -> None:
 def test_environments_are_replaced_in_all_workers(make: Make, mode: str) -> None:
     workers = make(2, env=TellTaleEnv, env_kwargs={"step_s": 0.001}, mode=mode, size=100_000)
     collect_until(workers, lambda: len(sources(workers)) == 2)
+    collect_until(workers, lambda: all(_episodes(workers, index).max() > 0 for index in (0, 1)))
     other, _, _ = VecEnv.create_factory(TellTaleEnv, {"step_s": 1e-6}, 2, seed=99)
     workers.broadcast(ReplaceComponent("envs_train", other))
     collect_until(workers, lambda: all(_num_beginnings(workers, index) == 1 for index in (0, 1)))
@@ -258,8 +260,13 @@ def test_environments_are_replaced_in_all_workers(make: Make, mode: str) -> None
 
 def _num_beginnings(workers: CWorkerSet, index: int) -> int:
     """How often the environments of a worker went back to their first episode."""
-    episodes = stored(workers, (0, index, 0))[keys.OBS][:, 0, 1].numpy()
-    return int(np.count_nonzero(np.diff(episodes) < 0))
+    return int(np.count_nonzero(np.diff(_episodes(workers, index)) < 0))
+
+
+def _episodes(workers: CWorkerSet, index: int) -> np.ndarray:
+    """Episode of each step of a worker's first environment."""
+    episodes: np.ndarray = stored(workers, (0, index, 0))[keys.OBS][:, 0, 1].numpy()
+    return episodes
 
 
 def test_an_algorithm_and_an_actor_are_replaced(make: Make) -> None:

@@ -35,7 +35,7 @@ def test_going_on_from_a_state() -> None:
     limiter.collected(9)
     for _ in range(3):
         limiter.updated()
-    other.load_state(limiter.state())
+    other.load_state(limiter.state(), 9)
     assert other.due == limiter.due == 1
     other.updated()
     other.collected(1)
@@ -45,3 +45,17 @@ def test_going_on_from_a_state() -> None:
 def test_no_updates_at_all_are_no_ratio() -> None:
     with pytest.raises(ConfigError, match="above 0"):
         ReplayRatio(0.0)
+
+
+@pytest.mark.parametrize("credit", [1e300, -1e300])
+def test_a_forged_state_has_no_more_updates_due_than_its_steps_allow(credit: float) -> None:
+    limiter = ReplayRatio(0.5)
+    limiter.load_state({"replay_credit": credit}, 8)
+    limiter.collected(10)
+    assert limiter.due == (10 if credit > 0 else 0)
+
+
+@pytest.mark.parametrize("credit", [float("nan"), float("inf"), "1", None, True])
+def test_a_state_without_a_number_is_refused(credit: object) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        ReplayRatio(0.5).load_state({"replay_credit": credit}, 8)

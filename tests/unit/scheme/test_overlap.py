@@ -31,8 +31,8 @@ STORAGES: dict[str, dict[str, Any]] = {
 
 
 def build_scheme(algo: str, storage: str, **options: Any) -> Scheme:
-    is_discrete = algo in ("ddqn", "sac-discrete")
-    env = "CartPole-v1" if is_discrete else "Pendulum-v1"
+    acts_in = ALGORITHMS[algo].action_spaces
+    env = "Pendulum-v1" if gym.spaces.Box in acts_in else "CartPole-v1"
     pace = {"update_every": 8, "num_mini_batch": 3, "mini_batch_size": 16, "start_steps": 48}
     if storage == "her":
         env, options = "recollect/BitFlip-v0", {"storage": "her", **options}
@@ -86,7 +86,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(algorithm, "compute_gradients", late(algorithm.compute_gradients))
 
 
-CASES = [(algo, storage) for algo in OFF_POLICY for storage in STORAGES] + [("ddqn", "her"), ("sac-discrete", "her")]
+FAMILIES = ("ddqn", "sac", "td3", "mpo")
+CASES = [(algo, storage) for algo in OFF_POLICY for storage in (STORAGES if algo in FAMILIES else ("per", "sequences"))]
+CASES += [("ddqn", "her"), ("sac-discrete", "her")]
 
 
 @pytest.mark.usefixtures("slow")
@@ -104,8 +106,9 @@ def test_a_run_is_the_same_with_and_without_overlap(algo: str, storage: str) -> 
         {"noise": "ou"},
         {"normalise_observations": True, "normalise_rewards": True},
         {"start_steps": 0},
+        {"intrinsic": "rnd"},
     ],
-    ids=["every step", "noise that drifts", "normalisers", "at once"],
+    ids=["every step", "noise that drifts", "normalisers", "at once", "intrinsic rewards"],
 )
 def test_it_is_the_same_with_other_options(options: dict[str, Any]) -> None:
     beside, before = (run(build_scheme("sac", "per", overlap=overlap, **options)) for overlap in (True, False))

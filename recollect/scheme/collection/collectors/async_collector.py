@@ -79,6 +79,7 @@ class AsyncCollector(RemoteCollector):
                 kept.append(new)
             else:
                 self._take_in(new)
+                self._inbox.add_episodes()
         self._waiting = kept
         self._forget_departed()
 

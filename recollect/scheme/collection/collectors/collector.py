@@ -1,11 +1,13 @@
 """What collectors have in common, and the simplest one: in this process."""
 
+from contextlib import AbstractContextManager
+
 from recollect.checks import check_count
 from recollect.errors import ConfigError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.reports import WorkerReport
-from recollect.scheme.collection.worker.aside import Aside
+from recollect.scheme.overlap import Overlap
 
 
 class CollectorBase:
@@ -28,8 +30,8 @@ class CollectorBase:
         """Steps that the run has collected so far, if the other collections are as fast as this one."""
         return self.worker.num_steps * self._num_parents
 
-    def aside(self) -> Aside | None:
-        """What collects beside updates, ready for a stage; None if that is for others to do."""
+    def beside(self, overlap: Overlap) -> AbstractContextManager[None] | None:
+        """Collects for a stage beside the updates of a block, or before it, and stores that after it; None if not."""
         return None
 
 
@@ -46,9 +48,9 @@ class LocalCollector(CollectorBase):
         self.worker.collect_train_data()
         return self.worker.num_steps - num_before
 
-    def aside(self) -> Aside | None:
-        """What collects beside updates, ready for a stage."""
-        return self.worker.aside
+    def beside(self, overlap: Overlap) -> AbstractContextManager[None]:
+        """Collects for a stage beside the updates of a block, or before it, and stores that after it."""
+        return overlap.running(self.worker.aside)
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """None: there are no remote workers."""

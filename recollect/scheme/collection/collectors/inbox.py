@@ -10,6 +10,7 @@ from recollect.errors import SchemaError, StorageError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
+from recollect.scheme.collection.worker.episodes import Episode
 from recollect.scheme.gradients.normaliser_sums import follow
 
 Incarnation = tuple[int, int, int]
@@ -26,6 +27,7 @@ class Inbox:
         self._worker = worker
         self._schemas: dict[Incarnation, Schema] = {}
         self._stage_steps: Counter[tuple[int, int]] = Counter()
+        self._ended: list[tuple[int, Episode]] = []
 
     def begin_stage(self) -> None:
         """Say that a stage of collection begins: what an on-policy storage held has been let go."""
@@ -55,6 +57,15 @@ class Inbox:
             new.info[keys.ENV_FAILURES],
         )
 
+    def add_episodes(self) -> None:
+        """Count the episodes that ended in the pieces that came in, in the order in which they ended."""
+        ended, self._ended = self._ended, []
+        if not ended:
+            return
+        self._worker.episodes.add([episode for _, episode in sorted(ended, key=_order)])
+        if hasattr(self._worker.storage, "handle_end_of_episode"):
+            self._worker.storage.handle_end_of_episode()
+
     def forget(self, incarnation: Incarnation) -> None:
         """Say that an incarnation has ended; the next one takes its lanes."""
         self._schemas.pop(incarnation, None)
@@ -72,7 +83,7 @@ class Inbox:
         return self._schemas[incarnation]
 
     def _count(self, new: SentPiece, num_new: int) -> None:
-        """Count the steps and episodes of a piece, unless it has come before."""
+        """Count the steps of a piece, unless it has come before, and note its episodes."""
         if not num_new:
             return
         worker = self._worker
@@ -80,6 +91,10 @@ class Inbox:
         worker.counts.num_steps += num_new
         if any(new.seen):
             follow(worker.actor, *new.seen)
-        worker.episodes.add(new.info[keys.ENDED])
-        if new.info[keys.ENDED] and hasattr(worker.storage, "handle_end_of_episode"):
-            worker.storage.handle_end_of_episode()
+        self._ended += zip(new.info[keys.ENDED_AT], new.info[keys.ENDED], strict=True)
+
+
+def _order(ended: tuple[int, Episode]) -> tuple[int, int]:
+    """Where an episode stands among others that ended: by step, then by environment; as they came if unknown."""
+    number, episode = ended
+    return number, episode.env if number else 0

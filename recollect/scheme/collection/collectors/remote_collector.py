@@ -9,6 +9,7 @@ from recollect.scheme.collection.collectors.collector import CollectorBase, chec
 from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord, WorkerReport
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
+from recollect.scheme.collection.worker.rows import Rows
 from recollect.scheme.weights import PublishedWeights, Version
 
 
@@ -28,9 +29,7 @@ class RemoteCollector(CollectorBase, ABC):
 
     def collect(self) -> int:
         """Collect for one update stage."""
-        self._receipts = []
-        self._inbox.begin_stage()
-        self._collect(self._weights.publish(self.worker.actor, self.worker.actor_version))
+        self._collect(self._begin_stage())
         self._forget_departed()
         return sum(receipt.num_steps for receipt in self._receipts)
 
@@ -61,6 +60,12 @@ class RemoteCollector(CollectorBase, ABC):
         """Return a number that moves with every piece, and with every heartbeat of a worker."""
         return self._num_received + self._workers.progress
 
+    def _begin_stage(self) -> Version:
+        """Begin a stage of collection; returns the weights to act with."""
+        self._receipts = []
+        self._inbox.begin_stage()
+        return self._weights.publish(self.worker.actor, self.worker.actor_version)
+
     @abstractmethod
     def _collect(self, version: Version) -> None:
         """Have data collected with the newest weights, and take in those of one stage."""
@@ -73,8 +78,8 @@ class RemoteCollector(CollectorBase, ABC):
         """Whether something of a worker that has left is still to be stored."""
         return False
 
-    def _call(self, index: int, version: Version, listen_to: Iterable[str] = ()) -> Call:
-        args = version.reference, version.number, self.num_run_steps, tuple(listen_to)
+    def _call(self, index: int, version: Version, listen_to: Iterable[str] = (), rows: Rows | None = None) -> Call:
+        args = version.reference, version.number, self.num_run_steps, tuple(listen_to), rows
         return self._workers.call(index, "collect_piece", *args)
 
     def _incarnation(self, index: int, epoch: int) -> Incarnation:

@@ -1,6 +1,6 @@
 """`Acting`: how a worker acts in its train environments, step by step."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -10,11 +10,21 @@ from torch import Tensor
 from recollect import keys
 from recollect.agent.actors.spaces import map_observation
 from recollect.agent.envs.step import Step
-from recollect.errors import SchemaError
-from recollect.roles import ActingStep, Algorithm, Observation, Sample, SavableEnvs, SteppingEnvs, VectorEnvs
+from recollect.errors import SchemaError, StorageError
+from recollect.roles import (
+    ActingStep,
+    Algorithm,
+    Observation,
+    RewardsNews,
+    Sample,
+    SavableEnvs,
+    SteppingEnvs,
+    VectorEnvs,
+)
 from recollect.scheme.collection.worker.components import Components
 from recollect.scheme.collection.worker.counts import Counts
-from recollect.scheme.collection.worker.episodes import EpisodeLog
+from recollect.scheme.collection.worker.episodes import Episode, EpisodeLog
+from recollect.scheme.collection.worker.rows import Rows
 
 _ENVS: Final = "envs"
 GAP: Final = "gap"
@@ -58,6 +68,8 @@ class Acting:
         Hidden states `[num_envs, R]`, and whether the observations begin an episode `[num_envs, 1]`.
     is_mid_step : bool
         Whether a step was interrupted, or not stored: nobody knows how far the environments came.
+    num_steps_elsewhere : int
+        Steps that other workers have taken, as far as is known here.
     """
 
     latest_obs: Observation
@@ -71,7 +83,11 @@ class Acting:
         self._on_step = on_step
         self._heard: set[str] = set()
         self._has_joined = False
-        self._num_steps_elsewhere = 0
+        self.num_steps_elsewhere = 0
+        self._rows: Rows | None = None
+        # Steps of a stage after which each of its episodes ended.
+        self._ends: list[int] = []
+        self._num_taken = 0
         # The algorithm that was found to tell nothing beside its actions, so as not to ask it at every random step.
         self._silent_algo: Algorithm | None = None
         self.begin_episodes()
@@ -104,7 +120,11 @@ class Acting:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue the episodes of `state`."""
+        """Continue the episodes of `state`; a `StorageError` if they are of another form than those here."""
+        own = {keys.OBS: self.latest_obs, keys.RHS: self.rhs, keys.DONE: self.done}
+        for key, values in own.items():
+            if (found := _form(state[key])) != (expected := _form(values)):
+                raise StorageError(f"the state of episodes has {key} of {found}, expected {expected}")
         cast(SavableEnvs, self._components.envs_train).load_state(state[_ENVS])
         self.latest_obs = map_observation(lambda values: np.asarray(values).copy(), state[keys.OBS])
         self.rhs, self.done = (state[key].to(self._device, copy=True) for key in (keys.RHS, keys.DONE))
@@ -122,30 +142,46 @@ class Acting:
         self._heard.clear()
         self._chosen = None
 
-    def follow_run(self, num_run_steps: int) -> None:
+    def follow_run(self, num_run_steps: int, rows: Rows | None = None) -> None:
         """Take into account what other workers have collected: random steps and schedules are those of the run.
 
-        A worker that joins a run on its way does not begin with what was seen at the beginning.
+        A worker that joins a run on its way does not begin with what was seen at the beginning. `rows` are its own
+        among those of all workers, if they act as one.
         """
-        if not self._has_joined and num_run_steps:
+        has_joined, self._has_joined = self._has_joined, True
+        if not has_joined and num_run_steps:
             self._components.envs_train.reseed(num_run_steps)
             self._components.seed_actor(num_run_steps)
             self.begin_episodes()
-        self._has_joined = True
+        self._rows = rows
+        if rows is not None and has_joined:
+            # Nobody has anything that is not counted yet, and all actions of the run were counted here.
+            self.num_steps_elsewhere = num_run_steps - self._counts.num_steps
+            return
         before = self._num_steps_after_start()
         # What this worker has sent may not have been counted yet.
-        self._num_steps_elsewhere = max(self._num_steps_elsewhere, num_run_steps - self._counts.num_steps)
+        self.num_steps_elsewhere = max(self.num_steps_elsewhere, num_run_steps - self._counts.num_steps)
         after = self._num_steps_after_start()
         if after > before:
             self._components.algo.num_acted += after - before
 
     def take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str], fraction: float) -> None:
         """Take `num_steps` steps, or fewer if a word is heard after a fraction of them."""
+        self._ends, self._num_taken = [], 0
         for number in range(num_steps):
             if self._heard and number >= fraction * num_steps and self._heard.intersection(listen_to):
                 break
             self.store(self.take_step(self._components.algo), into)
         self._heard.clear()
+
+    def placed(self, episodes: Sequence[Episode]) -> tuple[list[Episode], list[int]]:
+        """Episodes that ended lately, and the number of each one's last step in the stage; 0 if it is not known.
+
+        Environments are numbered among those of all workers that act as one.
+        """
+        first = 0 if self._rows is None else self._rows.first
+        numbers = [0] * (len(episodes) - len(self._ends)) + self._ends
+        return [episode._replace(env=first + episode.env) for episode in episodes], numbers
 
     def choose_ahead(self) -> None:
         """Choose the actions of the next step now, with the present weights."""
@@ -177,26 +213,30 @@ class Acting:
         self.is_mid_step = is_mid_step
 
     def _num_steps_after_start(self) -> int:
-        num_steps = self._counts.num_steps + self._num_steps_elsewhere
+        num_steps = self._counts.num_steps + self.num_steps_elsewhere
         return max(0, num_steps - self._components.algo.start_steps)
 
     def _act(self, algo: Algorithm) -> ActingStep:
+        """Choose actions, in all environments of the run if workers act as one."""
+        rows = self._rows
+        if rows is None:
+            return self._choose(algo, self.latest_obs, self.rhs, self.done)
+        chosen = self._choose(algo, rows.fill_obs(self.latest_obs), rows.fill(self.rhs), rows.fill(self.done))
+        return rows.take_step(chosen, len(self.done))
+
+    def _choose(self, algo: Algorithm, obs: Observation, rhs: Tensor, done: Tensor) -> ActingStep:
         """Choose actions: the algorithm's, or random ones at the very beginning."""
         actor = self._components.actor
-        if self._counts.num_steps + self._num_steps_elsewhere >= algo.start_steps:
-            return algo.acting_step(self.latest_obs, self.rhs, self.done)
-        rhs, other = self._stored_beside_random(algo)
-        action = actor.random_actions(self._components.envs_train.num_envs, self.latest_obs)
+        if self._counts.num_steps + self.num_steps_elsewhere >= algo.start_steps:
+            return algo.acting_step(obs, rhs, done)
+        other: dict[str, Tensor] = {}
+        if algo is not self._silent_algo or actor.is_recurrent:
+            # A step with random actions needs of it the memory, and what is stored beside actions.
+            with algo.aside():
+                _, _, rhs, other = algo.acting_step(obs, rhs, done)
+            self._silent_algo = None if other else algo
+        action = actor.random_actions(len(done), obs)
         return action, actor.to_env(action), rhs, other
-
-    def _stored_beside_random(self, algo: Algorithm) -> tuple[Tensor, dict[str, Tensor]]:
-        """What a step with random actions needs of the algorithm: the memory, and what is stored beside actions."""
-        if algo is self._silent_algo and not self._components.actor.is_recurrent:
-            return self.rhs, {}
-        with algo.aside():
-            _, _, rhs, other = algo.acting_step(self.latest_obs, self.rhs, self.done)
-        self._silent_algo = None if other else algo
-        return rhs, other
 
     def _sample(self, taken: TakenStep, ended: np.ndarray) -> Sample:
         """What the storage takes of one step, `[num_envs, ...]` by key."""
@@ -215,6 +255,10 @@ class Acting:
         if taken.other:
             stored = self._components.storage.storage_tensors
             sample |= {key: value for key, value in taken.other.items() if key in stored}
+        if hasattr(self._components.algo, "intrinsic_reward"):
+            intrinsic = cast(RewardsNews, self._components.algo).intrinsic_reward(step.next_obs)
+            if intrinsic is not None:
+                sample[keys.IREWARD] = intrinsic
         if step.skip is not None:
             sample[keys.SKIP] = step.skip
         if not step.is_plain and step.cut.any():
@@ -231,9 +275,14 @@ class Acting:
         return f"; env {env} gave {reward} after {self._counts.num_steps:,} steps, for the action {action}"
 
     def _count(self, step: Step, ended: np.ndarray, into: StepSink) -> None:
-        num_skipped = 0 if step.skip is None else int(np.count_nonzero(step.skip))
-        self._counts.num_steps += len(ended) - num_skipped
+        num_steps = len(ended) if step.skip is None else len(ended) - int(np.count_nonzero(step.skip))
+        self._counts.num_steps += num_steps
         episodes = self._log.follow(step, ended)
+        if self._rows is not None:
+            # All others take as many steps meanwhile.
+            self.num_steps_elsewhere += num_steps * (self._rows.num_all // len(ended) - 1)
+            self._num_taken += 1
+            self._ends += [self._num_taken] * len(episodes)
         if episodes:
             self._counts.episodes.add(episodes)
             if hasattr(into, "handle_end_of_episode"):
@@ -243,3 +292,11 @@ class Acting:
 def state_of(envs: VectorEnvs) -> dict[str, Any] | str:
     """The state of environments; why there is none, if they cannot be saved."""
     return envs.state() if isinstance(envs, SavableEnvs) else f"{type(envs).__name__} has no method state"
+
+
+def _form(values: Any) -> Any:
+    """Dtypes and shapes of (nested) arrays, as nested."""
+    if isinstance(values, Mapping):
+        return {key: _form(value) for key, value in values.items()}
+    array = values.numpy(force=True) if isinstance(values, Tensor) else np.asarray(values)
+    return f"{array.dtype} {array.shape}"

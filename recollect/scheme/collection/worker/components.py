@@ -41,6 +41,8 @@ class Components:
         Whether the worker acts in train environments. If not, something stands for them that only tells their form.
     device, index_worker, index_parent
         Where the components are: the device, and the indices of the worker and of its gradient worker.
+    is_elastic : bool
+        Whether the worker draws the same random numbers as all others, and takes those of its own environments.
     actor, algo
         Those that are always there. Without train environments there is no storage.
     factories : Factories
@@ -49,8 +51,17 @@ class Components:
 
     acts: ClassVar[bool]
 
-    def __init__(self, device: torch.device, index_worker: int, index_parent: int, factories: Factories) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        index_worker: int,
+        index_parent: int,
+        factories: Factories,
+        *,
+        is_elastic: bool = False,
+    ) -> None:
         self.device = device
+        self.is_elastic = is_elastic
         self.index_worker = index_worker
         self.index_parent = index_parent
         self.factories = factories
@@ -93,7 +104,7 @@ class Components:
 
     def seed_actor(self, *numbers: int) -> None:
         """Let the actor explore in a way of this worker's own."""
-        self._seed(self.actor, *numbers)
+        self._seed(self.actor, self.index_worker, *numbers)
 
     def stop(self) -> None:
         """Close the environments."""
@@ -142,12 +153,13 @@ class Components:
     def _make_actor(self, factory: ActorFactory) -> Actor:
         """Build an actor; every worker's explores in its own way, the first one's as the factory says."""
         actor = factory(self.device)
-        if self.index_worker or self.index_parent:
-            self._seed(actor)
+        index_worker = 0 if self.is_elastic else self.index_worker
+        if index_worker or self.index_parent:
+            self._seed(actor, index_worker)
         return actor
 
     def _seed(self, actor: Actor, *numbers: int) -> None:
-        entropy = [actor.generator.initial_seed(), self.index_parent, self.index_worker, *numbers]
+        entropy = [actor.generator.initial_seed(), self.index_parent, *numbers]
         actor.seed(int(np.random.SeedSequence(entropy).generate_state(1)[0]))
 
     def _make_envs_train(self, factory: EnvsFactory) -> VectorEnvs:

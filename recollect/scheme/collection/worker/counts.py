@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from recollect.records import as_count
 from recollect.scheme.collection.worker.episodes import EpisodeHistory, equal_shares
 
 NUM_STEPS: Final = "num_steps"
@@ -41,7 +42,7 @@ class Counts:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
         for name in vars(self).keys() - {EPISODES}:
-            setattr(self, name, int(state[name]))
+            setattr(self, name, as_count(state[name]))
         self.episodes.load_state(state[EPISODES])
 
 

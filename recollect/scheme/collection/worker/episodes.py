@@ -10,12 +10,15 @@ import numpy as np
 
 from recollect.agent.envs.step import Step
 from recollect.keys import IS_SUCCESS
+from recollect.records import as_count, as_number
 
 NUM_RECENT_EPISODES: Final = 20
 _NUM_EPISODES: Final = "num_episodes"
 _RECENT: Final = "recent"
 _REWARDS: Final = "rewards"
 _STEPS: Final = "steps"
+# Episodes that nobody has asked for yet.
+_NEW: Final = "new"
 
 
 class Episode(NamedTuple):
@@ -72,25 +75,35 @@ class EpisodeHistory:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint needs."""
-        return {_NUM_EPISODES: self.num_episodes, _RECENT: [list(episode) for episode in self.recent]}
+        return {
+            _NUM_EPISODES: self.num_episodes,
+            _RECENT: [list(episode) for episode in self.recent],
+            _NEW: [list(episode) for episode in self._new],
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Resume from `state`."""
-        self.num_episodes = int(state[_NUM_EPISODES])
+        self.num_episodes = as_count(state[_NUM_EPISODES])
         self.recent = deque((_load_episode(*values) for values in state[_RECENT]), maxlen=NUM_RECENT_EPISODES)
-        self._new = []
+        self._new = [_load_episode(*values) for values in state.get(_NEW, ())]
 
     @staticmethod
     def merge(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Put states together; episodes are dealt in turn from the newest on, because only the last few count."""
         turns = zip_longest(*(reversed(state[_RECENT]) for state in states))
         newest_first = [episode for turn in turns for episode in turn if episode is not None]
-        return {_NUM_EPISODES: sum(state[_NUM_EPISODES] for state in states), _RECENT: newest_first[::-1]}
+        return {
+            _NUM_EPISODES: sum(state[_NUM_EPISODES] for state in states),
+            _RECENT: newest_first[::-1],
+            _NEW: [episode for state in states for episode in state.get(_NEW, ())],
+        }
 
     @staticmethod
     def share(state: Mapping[str, Any], num_shares: int) -> list[dict[str, Any]]:
-        """Deal the number of episodes out; each has all of the recent ones, so that their means stay."""
-        return [{**state, _NUM_EPISODES: share} for share in equal_shares(state[_NUM_EPISODES], num_shares)]
+        """Deal the number of episodes out; each has all of the recent ones, so that their means stay, one the new."""
+        shares = equal_shares(state[_NUM_EPISODES], num_shares)
+        new = state.get(_NEW, ())
+        return [{**state, _NUM_EPISODES: share, _NEW: () if index else new} for index, share in enumerate(shares)]
 
 
 class EpisodeLog:
@@ -157,7 +170,7 @@ def equal_shares(total: int, num_shares: int) -> list[int]:
 
 def _load_episode(env: Any, total: Any, length: Any, success: Any) -> Episode:
     """An episode from what a file says of it."""
-    return Episode(int(env), float(total), int(length), None if success is None else float(success))
+    return Episode(as_count(env), float(total), as_count(length), None if success is None else as_number(success))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -132,3 +132,12 @@ def test_a_worker_may_take_as_long_to_build_something(clock: Clock, handle: Hand
     assert check(heartbeat, clock, 4)[-1]
     handle.value = None
     assert check(heartbeat, clock, 190)[-1]
+
+
+def test_a_worker_that_stops_answering_while_it_builds_has_no_longer_than_others(clock: Clock, handle: Handle) -> None:
+    heartbeat = Heartbeat(handle, Supervision(timeout_s=4))
+    handle.value = None
+    assert not any(check(heartbeat, clock, 20))
+    handle.answers = False
+    assert check(heartbeat, clock, 10)[-1]
+    assert heartbeat.limit_s == 4

@@ -15,6 +15,7 @@ def make_status(returns: list[float], num_steps: int, num_stored: int = 5) -> Gr
         "episodes": {
             "num_episodes": len(returns) + 100,
             "recent": [[0, total_reward, 10, None] for total_reward in returns],
+            "new": [],
         },
     }
     return GradientStatus(collection, num_stored, 50, 7, 1, (num_steps,))

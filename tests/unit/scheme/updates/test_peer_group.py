@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import socket
 from typing import Any
 
 import pytest
@@ -76,3 +77,12 @@ class Everybody:
     def set(self, key: str, value: str) -> None: ...
 
     def wait(self, keys: list[str], timeout: Any) -> None: ...
+
+
+def test_a_meeting_listens_on_the_address_of_its_host_alone() -> None:
+    meeting, store = open_meeting("127.0.0.2", 1)
+    store.set("key", "value")
+    with socket.create_connection((meeting.host, meeting.port), timeout=5):
+        pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", meeting.port), timeout=5)

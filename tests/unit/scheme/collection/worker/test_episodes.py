@@ -65,3 +65,23 @@ def test_history_keeps_the_latest_and_hands_each_out_once() -> None:
     assert history.success_rate == 0.5
     assert len(history.take_new()) == NUM_RECENT_EPISODES + 2
     assert history.take_new() == []
+
+
+def test_a_resumed_history_hands_out_what_nobody_had_asked_for() -> None:
+    history, resumed = EpisodeHistory(), EpisodeHistory()
+    history.add([Episode(0, 1.0, 2, None)])
+    history.take_new()
+    history.add([Episode(1, 3.0, 4, 1.0)])
+    resumed.load_state(history.state())
+    assert resumed.take_new() == [Episode(1, 3.0, 4, 1.0)]
+    assert resumed.mean_return == 2.0
+
+
+def test_each_new_episode_of_several_histories_is_handed_out_once() -> None:
+    histories = [EpisodeHistory(), EpisodeHistory()]
+    for number, history in enumerate(histories):
+        history.add([Episode(0, float(number), 2, None)])
+    shares = EpisodeHistory.share(EpisodeHistory.merge([history.state() for history in histories]), 2)
+    for history, share in zip(histories, shares, strict=True):
+        history.load_state(share)
+    assert [[episode.total_reward for episode in history.take_new()] for history in histories] == [[0.0, 1.0], []]
