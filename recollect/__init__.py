@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from recollect.agent.storages import EREBuffer as EREBuffer
     from recollect.agent.storages import GAEBuffer as GAEBuffer
     from recollect.agent.storages import HERBuffer as HERBuffer
+    from recollect.agent.storages import MixedBuffer as MixedBuffer
     from recollect.agent.storages import NStepReplayBuffer as NStepReplayBuffer
     from recollect.agent.storages import PERBuffer as PERBuffer
     from recollect.agent.storages import ReplayBuffer as ReplayBuffer
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from recollect.callbacks import Schedule as Schedule
     from recollect.callbacks import StopAt as StopAt
     from recollect.callbacks import StopWithoutImprovement as StopWithoutImprovement
+    from recollect.data.sources import load_minari as load_minari
+    from recollect.data.sources import save_minari as save_minari
+    from recollect.export.loading import load_policy as load_policy
     from recollect.learner import Learner as Learner
     from recollect.runs.writers import MLflowWriter as MLflowWriter
     from recollect.runs.writers import WandbWriter as WandbWriter

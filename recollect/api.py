@@ -20,11 +20,15 @@ from recollect.agent.registry import reference_to
 from recollect.agent.storages import Storage
 from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.callbacks import Callback, StepFunction, named_callbacks
-from recollect.checks import check_count
+from recollect.checks import check_count, check_whole
 from recollect.config import RunConfig, build, resolve
 from recollect.config.files import Document, dump_document, parse_value
 from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, given_name
+from recollect.config.trust import references
+from recollect.data.offline import load_data
 from recollect.errors import ConfigError, RecollectWarning
+from recollect.export.card import ModelCard, Score, curve_of, score_of
+from recollect.export.exporter import export_policy, push_to_hub
 from recollect.learner import Learner
 from recollect.lock import FolderLock
 from recollect.predictor import Predictor
@@ -97,6 +101,9 @@ class Agent:
         self._predictor = Predictor(self.scheme.algo)
         self._elapsed_s = 0.0
         self._learner: Learner | None = None
+        # Where the training left its metrics, and the last evaluation of the weights as they are.
+        self._run: RunDirectory | None = None
+        self._score: Score | None = None
 
     def _choose_threads(self) -> None:
         if self.config.threads is None:
@@ -140,6 +147,7 @@ class Agent:
         run = RunDirectory.open(folder)
         agent = cls.from_config(load_config(run, trust=trust, **parts))
         agent._elapsed_s = restore_training(run, agent.scheme, best=best).elapsed_s
+        agent._run = run
         return agent
 
     @property
@@ -163,13 +171,16 @@ class Agent:
     ) -> Self:
         """Learn for some more env steps, over all environments together.
 
+        An agent that was made with `data` begins with them in its storage, and with `updates` from them alone.
+
         After Ctrl-C the agent is in the state of the last complete update and can keep learning. SIGTERM and SIGHUP
         are handled alike: with a folder a checkpoint is saved, then `SystemExit` is raised.
 
         Parameters
         ----------
         steps : int
-            How many. Update stages are not cut short, so it may become up to one stage more.
+            How many. Update stages are not cut short, so it may become up to one stage more. 0 if there are updates
+            from data.
         log_dir : path-like, optional
             Folder of a new run to keep config, metrics, checkpoints and the learning curve in.
         progress : bool, optional
@@ -180,18 +191,23 @@ class Agent:
         writers : sequence of MetricWriter or function
             Where metrics go besides the folder; a function gets each row as a dict.
         """
-        target_steps = self.num_steps + check_count("steps", steps)
+        check = check_whole if self.config.updates else check_count
+        target_steps = self.num_steps + check("steps", steps)
+        load_data(self.config, self.scheme)
         config = replace(self.config.with_defaults(), steps=target_steps)
         learner = Learner(
             self.scheme,
             target_steps,
             log_dir,
+            offline_updates=config.updates,
             config=config.to_document(),
+            **config.checkpoints(),
             writers=writers,
             callbacks=[*named_callbacks(config), *callbacks],
         )
         learner.elapsed_s = self._elapsed_s
-        self._learner = learner
+        self._learner, self._score = learner, None
+        self._run = learner.run or self._run
         try:
             with Progress(target_steps) if _shows(progress) else nullcontext() as display:
                 learner.train(display.update if display else None)
@@ -215,7 +231,10 @@ class Agent:
         """
         num_episodes = self.scheme.algo.num_test_episodes if episodes is None else episodes
         if env is None:
-            return self.scheme.col_worker.evaluate_episodes(num_episodes)
+            found = self.scheme.col_worker.evaluate_episodes(num_episodes)
+            error = None if len(found.returns) < 2 else found.standard_error
+            self._score = Score(found.mean, error, f"{len(found.returns)} episodes without exploration")
+            return found
         with closing(self._envs_like_ours(env)) as envs:
             return evaluate(self.scheme.algo, self.scheme.actor, envs, num_episodes)
 
@@ -276,6 +295,45 @@ class Agent:
             with_storage = with_storage or run.storage_folder.exists()
             return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
 
+    def export(self, path: str | PathLike[str], *, deterministic: bool = True, licence: str | None = None) -> Path:
+        """Export the policy, from observation to action, with a model card.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that ends in `.onnx`, `.pt2` (torch.export) or `.safetensors` (weights), each with a `.json` beside
+            it that names inputs and outputs; or a folder, which gets the layout of the Hugging Face hub.
+        deterministic : bool
+            Take the most likely action; else act as in training, with noise as an input.
+        licence : str, optional
+            Licence of the policy, for its card.
+        """
+        return export_policy(Path(path), self.scheme.algo, self._card(licence), deterministic=deterministic)
+
+    def push_to_hub(
+        self, repo_id: str, *, token: str | None = None, private: bool | None = None, licence: str | None = None
+    ) -> str:
+        """Upload the policy and its model card to the Hugging Face hub; returns the address of the commit.
+
+        Parameters
+        ----------
+        repo_id : str
+            Name of the repository, `user/name`; it is made if it is not there.
+        token : str, optional
+            Access token; by default the one that `hf auth login` left.
+        private : bool, optional
+            Whether a new repository is private.
+        licence : str, optional
+            Licence of the policy, for its card.
+        """
+        return push_to_hub(repo_id, self.scheme.algo, self._card(licence), token=token, private=private)
+
+    def _card(self, licence: str | None) -> ModelCard:
+        score, curve = self._score, None
+        if self._run is not None:
+            score, curve = score or score_of(self._run), curve_of(self._run)
+        return ModelCard(self.config, self.num_steps, score, curve, licence)
+
     def close(self) -> None:
         """Close the environments."""
         self.scheme.stop()
@@ -293,8 +351,9 @@ class Agent:
         return run if run.exists else RunDirectory.create(run.path, self.config.to_document())
 
     def _is_kept_in(self, run: RunDirectory) -> bool:
+        given = references(self.config.to_document())
         try:
-            return _identity(RunConfig.from_document(run.config)) == _identity(self.config)
+            return _identity(RunConfig.from_document(run.config, given=given)) == _identity(self.config)
         except ConfigError:
             return False
 

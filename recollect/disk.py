@@ -18,14 +18,15 @@ from recollect.errors import StorageError
 
 Content = bytes | memoryview
 
-_PARTIAL: Final = ".partial"
+# Ends the name of a file that is being written; one that a killed process left is of no use.
+PARTIAL: Final = ".partial"
 _MODE: Final = 0o644
 # A FIFO without a writer would block the process that opens it.
 _READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITING: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK_BYTES: Final = 1 << 20
 # A file that memory cannot hold is none of ours, whatever it says.
-_MOST_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+MOST_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 # How file systems without hard links, and those of containers, refuse them.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
@@ -152,7 +153,7 @@ def open_file(path: Path) -> Iterator[int]:
 def read_file(path: Path, most_bytes: int | None = None) -> bytes:
     """Read a file of at most `most_bytes`, by default as much as memory holds; its size is checked first."""
     with open_file(path) as descriptor:
-        num_bytes, most_bytes = os.fstat(descriptor).st_size, min(most_bytes or _MOST_BYTES, _MOST_BYTES)
+        num_bytes, most_bytes = os.fstat(descriptor).st_size, min(most_bytes or MOST_BYTES, MOST_BYTES)
         if num_bytes > most_bytes:
             raise StorageError(f"{path} has {num_bytes:,} bytes, and at most {most_bytes:,} are read")
         return b"".join(_blocks(descriptor))
@@ -202,7 +203,7 @@ def _check_size(path: Path, expected: Seal) -> None:
 @contextmanager
 def _written(path: Path, content: Content) -> Iterator[Path]:
     """Write a file under another name and sync it; if anything fails, that one is removed again."""
-    partial = path.with_name(path.name + _PARTIAL)
+    partial = path.with_name(path.name + PARTIAL)
     try:
         remove_file(partial)  # of a process that was killed; or a link
         descriptor = os.open(partial, _WRITING | os.O_EXCL, _MODE)

@@ -1,6 +1,7 @@
 """One exception tree: each message says what is wrong, what was given, what was expected and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -14,6 +15,10 @@ class ConfigError(RecollectError, ValueError):
 
 class SchemaError(RecollectError, ValueError):
     """Data do not have the keys, shapes, dtypes or values that the receiver holds."""
+
+
+class OutOfMemoryError(RecollectError, MemoryError):
+    """What was asked for needs more memory than there is."""
 
 
 class StorageError(RecollectError, RuntimeError):
@@ -51,3 +56,18 @@ def closest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     if matches:
         return f"did you mean {matches[0]!r}?"
     return f"known: {', '.join(names)}" if otherwise is None else otherwise
+
+
+@contextmanager
+def memory_explained(what: str) -> Iterator[None]:
+    """Say of what takes more memory than there is which options make it smaller."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch has no error of its own for this.
+        is_memory = isinstance(error, MemoryError) or "allocate memory" in str(error)
+        if isinstance(error, RecollectError) or not is_memory:
+            raise
+        raise OutOfMemoryError(
+            f"{what} needs more memory than there is ({error}); use fewer environments, smaller networks or batches"
+        ) from error

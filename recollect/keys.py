@@ -51,6 +51,9 @@ STALE: Final = "stale_priorities"
 COLLECTION: Final = "Collection"
 TIME_S: Final = "time_s"
 ENDED: Final = "ended"
+ENDED_AT: Final = "EndedAt"
+# How entries of an algorithm's state begin that are its optimiser's.
+OPTIMISER_PREFIX: Final = "optimiser."
 ENV_FAILURES: Final = "env_failures"
 
 # Parts of a goal environment's observation (Gymnasium's convention).
@@ -84,6 +87,9 @@ EPISODE_LOST: Final = "recollect/episode_lost"
 
 MAX_CONSECUTIVE_FAILURES: Final = 5
 """How often in a row an env may fail and be rebuilt, unless something else is said."""
+
+KEPT_CHECKPOINTS: Final = 2
+"""How many checkpoints a run keeps, unless something else is said."""
 
 # Components of a worker, by which they are replaced.
 ACTOR_COMPONENT: Final = "actor"

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect import keys, metrics
+from recollect import keys, metrics, units
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
-from recollect.checks import check_count, check_number
+from recollect.checks import check_count, check_number, check_whole
 from recollect.config.describe import describe
 from recollect.errors import (
     ConfigError,
@@ -23,16 +23,19 @@ from recollect.errors import (
     RecollectWarning,
     StorageError,
     WorkerError,
+    memory_explained,
 )
 from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
 from recollect.runs.directory import RunDirectory
+from recollect.runs.pace import CheckpointPace
 from recollect.runs.rates import Rates
 from recollect.runs.recorder import Recorder
 from recollect.runs.state_files import flatten, write_tensors
 from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.collectors.reports import gradient_worker_metrics, worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation
+from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.status import GradientReport
 from recollect.scheme.scheme import Scheme
 
@@ -40,6 +43,7 @@ _LOG = logging.getLogger(__name__)
 _RESUME_LOG = logging.getLogger(keys.RESUME_LOGGER)
 _ROWS_A_RUN: Final = 200
 _CHECKPOINTS_A_RUN: Final = 10
+_OFFLINE_UPDATES_A_STAGE: Final = 50
 
 
 class Learner:
@@ -52,6 +56,8 @@ class Learner:
     target_steps : int
         Env steps to train for, over all environments together, those of earlier trainings included. Update
         stages are not cut short, so it may become up to one stage more.
+    offline_updates : int
+        Updates from what is stored before anything is collected, those of earlier trainings included.
     log_dir : path-like, optional
         Folder of the run. Without one nothing is written.
     config : mapping, optional
@@ -60,6 +66,15 @@ class Learner:
         The command line that started the run, to be kept with it.
     log_every, checkpoint_every : int, optional
         Env steps between rows of metrics, and between checkpoints; by default 200 and 10 a run.
+    checkpoint_minutes : float, optional
+        Minutes between checkpoints at most.
+    keep_checkpoints : int
+        How many checkpoints to keep, the newest ones.
+    keep_checkpoint_days : float, optional
+        Remove those that are older, too; the newest one always stays.
+    background_checkpoints : bool
+        Copy what a checkpoint needs, and write it in a thread beside the training; else the training waits. One that
+        comes due while another is written waits until that is whole.
     save_storage : bool
         Save the replay with checkpoints.
     writers : sequence of MetricWriter or function
@@ -107,17 +122,28 @@ class Learner:
         target_steps: int,
         log_dir: str | PathLike[str] | None = None,
         *,
+        offline_updates: int = 0,
         config: Mapping[str, Any] | None = None,
         command: str | None = None,
         log_every: int | None = None,
         checkpoint_every: int | None = None,
+        checkpoint_minutes: float | None = None,
+        keep_checkpoints: int = keys.KEPT_CHECKPOINTS,
+        keep_checkpoint_days: float | None = None,
+        background_checkpoints: bool = True,
         save_storage: bool = True,
         writers: Sequence[MetricWriter | RowFunction] = (),
         callbacks: Sequence[Callback | StepFunction] = (),
         resume: bool = False,
     ) -> None:
         self.scheme = scheme
-        self.target_steps = check_count("target_steps", target_steps)
+        self.offline_updates = check_whole("offline_updates", offline_updates)
+        self.target_steps = (check_whole if offline_updates else check_count)("target_steps", target_steps)
+        num_kept, oldest_s = check_count("keep_checkpoints", keep_checkpoints), None
+        if keep_checkpoint_days is not None:
+            oldest_s = units.DAY_S * check_number("keep_checkpoint_days", keep_checkpoint_days, 0)
+        every = _interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN)
+        pace = CheckpointPace(every, checkpoint_minutes)
         self.last_evaluation: Evaluation | None = None
         self.stop_reason: str | None = None
         self.elapsed_s = 0.0
@@ -132,10 +158,13 @@ class Learner:
         self._recorder = Recorder(
             _run_directory(log_dir, kept, command, resume=resume),
             log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
-            checkpoint_every=_interval("checkpoint_every", checkpoint_every, target_steps // _CHECKPOINTS_A_RUN),
+            pace=pace,
             with_storage=save_storage,
+            in_background=background_checkpoints,
             writers=writers,
         )
+        if self.run is not None:
+            self.run.checkpoints.num_kept, self.run.checkpoints.oldest_s = num_kept, oldest_s
         if resume:
             self._restore()
         elif self.run is not None and (gap := scheme.resume_gap) is not None:
@@ -165,7 +194,13 @@ class Learner:
 
     def done(self) -> bool:
         """Whether the target is reached, or a callback has asked to stop."""
-        return self.stop_reason is not None or self.num_steps >= self.target_steps
+        has_learned = not self._is_offline and self.num_steps >= self.target_steps
+        return self.stop_reason is not None or has_learned
+
+    @property
+    def _is_offline(self) -> bool:
+        """Whether updates from what is stored are left, before anything is collected."""
+        return self.num_updates < self.offline_updates
 
     def request_stop(self, reason: str = "a callback asked for it") -> None:
         """End the training after the present update stage."""
@@ -203,9 +238,8 @@ class Learner:
         # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
         if self._recorder.is_due(self):
             with held_back():
-                path = self._recorder.follow(self)
-            if path is not None:
-                self._tell_of_checkpoint(path)
+                self._recorder.follow(self)
+            self._tell_of_checkpoints()
 
     def train(self, show: Callable[["Learner"], None] | None = None) -> None:
         """Train until the target is reached, then save a checkpoint if the run has a folder.
@@ -264,6 +298,8 @@ class Learner:
         found |= _of_gradients(self.scheme.gradients.report())
         found |= _of_evaluation(self.last_evaluation)
         found |= _of_updates(self.scheme.update_worker.recent_updates)
+        found[metrics.CHECKPOINT_STALL_MS] = self._recorder.stall_ms
+        found[metrics.CHECKPOINT_WRITE_S] = self._recorder.write_s
         if self._recorder.num_failed:
             found[metrics.FAILED_WRITES] = self._recorder.num_failed
         found |= self.logged
@@ -301,11 +337,22 @@ class Learner:
         self.scheme.actor.save(path)
 
     def save_checkpoint(self) -> Path:
-        """Write the present metrics and a checkpoint into the run's folder, and return the checkpoint's."""
+        """Write the present metrics and a checkpoint into the run's folder, and return the checkpoint's.
+
+        It is whole by then, and so is one that was being written.
+        """
         self._recorder.write_row(self)
         path = self._recorder.save(self)
-        self._tell_of_checkpoint(path)
+        self._tell_of_checkpoints(path)
         return path
+
+    def request_checkpoint(self) -> None:
+        """Have a checkpoint written beside the training, as soon as none is; from the end of this update stage on."""
+        self._recorder.request_checkpoint()
+
+    def write_row(self) -> None:
+        """Write the present metrics."""
+        self._recorder.write_row(self)
 
     def keeps_running(self) -> AbstractContextManager[None]:
         """Let what cannot be written to the run's folder be a warning and a metric, and not the end of the run."""
@@ -316,8 +363,10 @@ class Learner:
         return self._callbacks.state()
 
     def close(self) -> None:
-        """Close the run's files; another learner can continue with the scheme."""
+        """Close the run's files, once no checkpoint is being written; another learner can continue with the scheme."""
         try:
+            self._recorder.finish(self)
+            self._tell_of_checkpoints()
             if self._has_started:
                 self._has_started = False
                 self._callbacks.call("on_end", self)
@@ -369,9 +418,11 @@ class Learner:
             for episode in list(episodes.recent)[len(episodes.recent) - num_new :]:
                 self._callbacks.call("on_episode_end", self, episode)
 
-    def _tell_of_checkpoint(self, path: Path) -> None:
-        with self._saved_first():
-            self._callbacks.call("on_checkpoint", self, path)
+    def _tell_of_checkpoints(self, *more: Path) -> None:
+        """Tell callbacks of the checkpoints that were written on the way, and of more."""
+        for path in (*self._recorder.take_new(), *more):
+            with self._saved_first():
+                self._callbacks.call("on_checkpoint", self, path)
 
     def _following_test(self) -> float:
         """Number of updates at which to evaluate next."""
@@ -381,11 +432,26 @@ class Learner:
     def _run_stage(self) -> None:
         begin = time.perf_counter()
         try:
-            with held_back():
-                self.scheme.update_worker.step()
+            with held_back(), memory_explained("the training"):
+                if self._is_offline:
+                    num_left = min(self.offline_updates, self._next_test) - self.num_updates
+                    num_batches = int(min(num_left, _OFFLINE_UPDATES_A_STAGE))
+                    self._learn_offline(num_batches)
+                else:
+                    self.scheme.update_worker.step()
         finally:
             self.elapsed_s += time.perf_counter() - begin
             self._rates.follow(self.elapsed_s, self.num_steps, self.num_updates)
+
+    def _learn_offline(self, num_batches: int) -> None:
+        """Update from what is stored; checkpoints, which go by env steps later on, go by updates here."""
+        gradients = self.scheme.gradients
+        if not isinstance(gradients, GWorker):
+            raise ConfigError("data are learned from in this process; leave gradient workers out")
+        every, num_before = max(1, self.offline_updates // _CHECKPOINTS_A_RUN), self.num_updates
+        self.scheme.update_worker.apply(gradients.offline_stage(num_batches))
+        if self.run is not None and self.num_updates // every > num_before // every:
+            self.request_checkpoint()
 
     def _saved_first(self) -> "_SavedFirst":
         """Save a checkpoint before an error ends the run, and add its location to the message."""

@@ -29,6 +29,9 @@ STORAGE_BYTES: Final = "storage/bytes"
 ENV_FAILURES: Final = "envs/failures"
 # Checkpoints and rows of metrics that could not be written at first, if there were any.
 FAILED_WRITES: Final = "run/failed_writes"
+# Of the newest checkpoint: how long the training stood still for it, and how long it then took to write.
+CHECKPOINT_STALL_MS: Final = "run/checkpoint_stall_ms"
+CHECKPOINT_WRITE_S: Final = "run/checkpoint_write_s"
 
 # Prefix of what an algorithm and a storage report of their updates: losses, entropy, temperature.
 ALGORITHM_PREFIX: Final = "algorithm/"

@@ -6,6 +6,7 @@ from typing import Any, Final, Self
 
 from recollect.checks import check_count, check_number, check_whole
 from recollect.errors import ConfigError, closest
+from recollect.other_names import translated
 
 Check = Callable[[str, Any], Any]
 count: Final = check_count
@@ -122,12 +123,14 @@ class Options:
     def of(cls, owner: str, given: Mapping[str, Any], *values: Any, others: Iterable[str] = ()) -> Self:
         """Make the options from those given by name and by position.
 
-        An unknown one is refused in the `owner`'s name, with the closest of these and of the `others` that it takes.
+        An unknown one is refused in the `owner`'s name, with what it is called here, or the closest of these and of the
+        `others` that it takes.
         """
         known = cls.docs()
         for name in given:
             if name not in known:
-                raise ConfigError(f"{owner} has no option {name!r}; {closest(name, {*known, *others})}")
+                every = {*known, *others}
+                raise ConfigError(f"{owner} has no option {name!r}; {translated(name, every) or closest(name, every)}")
         return cls(*values, **given)
 
     def changed(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,8 @@ from recollect.disk import read_file
 from recollect.errors import StorageError
 
 MOST_BYTES: Final = 1 << 27
+# Counts that int64 holds, sums of a few of them included.
+MOST_COUNTED: Final = 1 << 60
 # What parsing and picking apart JSON of a stranger may raise.
 PARSE_ERRORS: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 
@@ -59,6 +62,21 @@ def as_whole(value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ValueError(f"expected a whole number from {low} to {high}, got {value!r}")
     return value
+
+
+def as_count(value: object) -> int:
+    """How often something happened, according to a file; a ValueError for what cannot be counted."""
+    return as_whole(value, 0, MOST_COUNTED)
+
+
+def as_number(value: object, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite number of a file, from `low` to `high`; a ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number) or not low <= number <= high:
+        raise ValueError(f"expected a finite number from {low:g} to {high:g}, got {value!r}")
+    return number
 
 
 def _is_newer(found: object, version: int) -> bool:

@@ -1,7 +1,10 @@
-"""Quantities and lines as people read them."""
+"""Units, and quantities and lines as people read them."""
 
 import re
 from typing import Final
+
+MINUTE_S: Final = 60.0
+DAY_S: Final = 86_400.0
 
 _UNITS_OF_BYTES: Final = ("B", "kB", "MB", "GB", "TB")
 # What stands between the parts of a line.

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 # Two processes of tests share the cores: threads of PyTorch would only wait for each other, here and in the
@@ -15,6 +16,10 @@ from hypothesis import HealthCheck, settings
 from recollect import keys
 
 torch.set_num_threads(1)
+
+# What runs in the background (`make test &`) is started with Ctrl-C ignored, and so would be the processes that tests
+# interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples everywhere, and no verdict that depends on how fast the machine is.
 settings.register_profile(

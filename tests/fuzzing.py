@@ -1,5 +1,6 @@
 """Forged run folders: files that fit their checksums, and say what no run of ours would have written."""
 
+import copy
 import json
 import random
 import shutil
@@ -89,7 +90,7 @@ def edit_tree(content: Any, rng: random.Random) -> None:
             edit_tree(inner, rng)
             holder[key] = json.dumps(inner, separators=(",", ":"))
         else:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))  # what is edited next must not be shared
         if not content:
             return
 

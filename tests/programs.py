@@ -17,6 +17,7 @@ from recollect.agent.storages import (
     OFF_POLICY_STORAGES,
     EREBuffer,
     HERBuffer,
+    MixedBuffer,
     NStepReplayBuffer,
     PERBuffer,
     ReplayBuffer,
@@ -44,6 +45,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "ring": ("wraps", "has_room"),
     "resize": ("never", "sometimes"),
     "given": ("numpy", "torch", "strided"),
+    "mixing": ("parts", "joint"),
 }
 OPTIONAL_KEYS: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -54,6 +56,9 @@ OPTIONAL_KEYS: dict[str, tuple[str, ...]] = {
 }
 OPTIONAL_KEYS["all"] = tuple(dict.fromkeys(key for group in OPTIONAL_KEYS.values() for key in group))
 SOURCE_NAMES: tuple[Hashable, ...] = (0, "worker", ("node", 2))
+PART_NAMES = ("expert", "medium")
+# Of a batch, from one part.
+SHARES = (0.0, 0.25, 0.3, 0.5)
 MAX_OPERATIONS = 25
 
 # The buffers that bring a feature along, to their subclasses too.
@@ -62,6 +67,7 @@ OWNERS: dict[str, type[ReplayBuffer]] = {
     "recent": EREBuffer,
     "strategy": HERBuffer,
     "rewriting": HERBuffer,
+    "mixing": MixedBuffer,
 }
 GOAL_COLUMNS: dict[str, tuple[str, ...]] = {
     "goals": ("columns",),
@@ -210,6 +216,10 @@ def _settings(features: Features, rng: np.random.Generator) -> Settings:
         cmin=int(rng.integers(1, 9)),
         strategy=features["strategy"],
     )
+    if features["mixing"] != "absent":
+        names = PART_NAMES[: int(rng.integers(1, 3))]
+        settings.shares = dict(zip(names, rng.choice(SHARES, len(names)).tolist(), strict=True))
+        settings.joint = features["mixing"] == "joint"
     if features["recent"] == "window":
         settings.eta = float(rng.choice([0.1**0.001, 0.5**0.001, 0.99, 0.9]))
     if features["unit"] == "sequences":
@@ -389,6 +399,8 @@ def _change(config: Config, rng: np.random.Generator) -> Change:
         choices["default_error"] = [1e6, 1.0, 10.0]
     if config.settings.recent:
         choices |= {"eta": [1.0, 0.99, 0.5**0.001], "cmin": [1, 3, 8]}
+    if config.settings.shares:
+        choices["shares"] = [0.0, 0.4, 1.0]
     name = str(rng.choice(sorted(choices)))
     value = float(rng.choice(choices[name]))
     return Change(name, int(value) if name in ("max_size", "n_step", "cmin") else value)

@@ -78,7 +78,11 @@ class Rewriting:
 
 @dataclass
 class Settings:
-    """Every parameter of a buffer; `length` 0 means single steps instead of sequences."""
+    """Every parameter of a buffer; `length` 0 means single steps instead of sequences.
+
+    `shares` are those of a batch that are drawn from the sources of these names; `joint` priorities choose between
+    these, too.
+    """
 
     num_envs: int = 1
     max_size: int = 10
@@ -95,6 +99,8 @@ class Settings:
     strategy: str = "future"
     length: int = 0
     overlap: int = 0
+    shares: dict[str, float] = field(default_factory=dict)
+    joint: bool = False
 
 
 @dataclass
@@ -378,12 +384,35 @@ class ReferenceStore:
             self.span_calls += 1
             fraction = min(1.0, self.span_calls / self.last_span)
         everything = [len(lane.steps) for lane in self.lanes]
+        is_own = [self.part_of(number) is None for number in range(len(self.lanes))]
         sizes = [len(lane.steps) - lane.context for lane in self.lanes]
-        total = sum(sizes)
+        total = sum(size for size, own in zip(sizes, is_own, strict=True) if own)
         newest = max(total * self.eta ** (1000 * fraction), self.settings.cmin)
         if not self.settings.recent or newest >= total:
             return everything
-        return [min(size, ceil(newest * size / total)) for size in sizes]
+        return [
+            min(size, ceil(newest * size / total)) if own else whole
+            for size, whole, own in zip(sizes, everything, is_own, strict=True)
+        ]
+
+    def part_of(self, lane: int) -> str | None:
+        """Name of the part that a lane is of, None for own experience."""
+        for name in self.settings.shares:
+            if name in self.sources and self.sources[name].group == lane // self.settings.num_envs:
+                return name
+        return None
+
+    def parts(self, candidates: list[int]) -> list[tuple[float, list[int]]]:
+        """Candidates by part, and the share of a batch that each is to have; what empty ones would have is divided."""
+        wanted: dict[str | None, float] = {None: 1.0 - sum(self.settings.shares.values()), **self.settings.shares}
+        found: dict[str | None, list[int]] = {name: [] for name in wanted}
+        for step_id in candidates:
+            found[self.part_of(step_id >> LANE_SHIFT)].append(step_id)
+        filled = [(wanted[name], ids) for name, ids in found.items() if ids]
+        if sum(share for share, _ in filled) < 1e-9:
+            filled = [(len(ids), ids) for _, ids in filled]
+        total = sum(share for share, _ in filled)
+        return [(share / total, ids) for share, ids in filled]
 
     def num_recent(self, windows: list[int]) -> int:
         """Count the steps in these windows of the lanes, context apart."""
@@ -425,14 +454,28 @@ class ReferenceStore:
 
     def probabilities(self, candidates: list[int]) -> dict[int, float]:
         """The exact probability of each candidate."""
-        values = self.priorities(candidates)
-        total = sum(values.values())
-        return {step_id: value / total for step_id, value in values.items()}
+        parts = self.parts(candidates)
+        if self.settings.joint:
+            values = self.priorities(candidates)
+            chances = {step_id: share / len(ids) * values[step_id] for share, ids in parts for step_id in ids}
+            if not any(chances.values()):  # only parts without a share have any priority
+                chances = {step_id: share / len(ids) for share, ids in parts for step_id in ids}
+            total = sum(chances.values())
+            return {step_id: value / total for step_id, value in chances.items()}
+        chances = {}
+        for share, ids in parts:
+            values = self.priorities(ids)
+            chances |= {step_id: share * value / sum(values.values()) for step_id, value in values.items()}
+        return chances
 
     def weights(self, drawn: list[int], candidates: list[int]) -> list[float]:
-        """The importance weights of steps that were drawn together from these candidates."""
-        values = self.probabilities(candidates)
-        raw = [(len(values) * values[step_id]) ** -self.settings.beta for step_id in drawn]
+        """The importance weights of steps that were drawn together from these candidates.
+
+        They lead back to draws that are uniform within each part.
+        """
+        chances = self.probabilities(candidates)
+        uniform = {step_id: share / len(ids) for share, ids in self.parts(candidates) for step_id in ids}
+        raw = [(uniform[step_id] / chances[step_id]) ** self.settings.beta for step_id in drawn]
         return [value / max(raw) for value in raw]
 
     def row(self, step_id: int) -> Row:

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from recollect import keys
-from recollect.agent.storages import OFF_POLICY_STORAGES, HERBuffer, NStepReplayBuffer
+from recollect.agent.storages import OFF_POLICY_STORAGES, HERBuffer, MixedBuffer, NStepReplayBuffer
 from recollect.errors import StorageError
 from tests import programs
-from tests.programs import SOURCE_NAMES, Config, Program
+from tests.programs import PART_NAMES, SOURCE_NAMES, Config, Program
 from tests.reference import LANE_SHIFT, ReferenceStore, Rewriting, Row, flatten, same_bits, stack, under
 from tests.simulated import SourceStream, as_sample, spoil, state_numbers
 
@@ -64,6 +64,8 @@ def build(config: Config, rewriting: Rewriting) -> Any:
         options |= {name: getattr(settings, name) for name in ("epsilon", "alpha", "beta", "default_error")}
     if settings.recent:
         options |= {"eta": settings.eta, "cmin": settings.cmin}
+    if issubclass(buffer, MixedBuffer):
+        options |= {"data_share": settings.shares, "joint_priorities": settings.joint}
     if issubclass(buffer, HERBuffer):
         options |= _hindsight_options(config, rewriting, envs)
     return buffer(settings.max_size, torch.device("cpu"), actor, algorithm, envs, **options)
@@ -167,13 +169,19 @@ class Comparison:
         for step_id in ids:
             assert step_id in probabilities, f"{step_id >> LANE_SHIFT}:{step_id % (1 << LANE_SHIFT)} not drawable"
             assert probabilities[step_id] > 0
-        if not self.settings.prioritised or self.settings.alpha == 0:
+        for _, part in self.reference.parts(candidates):
+            inside = [step_id for step_id in ids if step_id in set(part)]
+            wanted = sum(probabilities[step_id] for step_id in part) * len(ids)
+            assert floor(wanted - 1e-6) <= len(inside) <= ceil(wanted + 1e-6), "a part has not its share"
+            self._check_strata(inside, part)
+
+    def _check_strata(self, ids: list[int], candidates: list[int]) -> None:
+        """Draws by priority are spread evenly over all of it."""
+        if not self.settings.alpha or not any(self.reference.priority(step_id) for step_id in candidates):
             return
-        if not any(self.reference.priority(step_id) for step_id in candidates):
-            return
-        counts = Counter(ids)
-        for step_id, probability in probabilities.items():
-            share = probability * len(ids)
+        values, counts = self.reference.priorities(candidates), Counter(ids)
+        for step_id, value in values.items():
+            share = value / sum(values.values()) * len(ids)
             assert floor(share - 1e-6) - 1 <= counts[step_id] <= ceil(share + 1e-6) + 1, "draws are not stratified"
 
     def _check_weights(self, weights: np.ndarray, ids: list[int], candidates: list[int]) -> None:
@@ -187,7 +195,7 @@ class Comparison:
 
     def _expected_rows(self, ids: list[int], actual: Row) -> list[Row]:
         """The rows of a batch, those that `actual` shows to be relabelled towards their goals."""
-        if self.config.features["buffer"] != "her":
+        if self.config.features["strategy"] == "absent":
             return self._rows(ids)
         wanted = self._desired(actual)
         reached = self._outcomes()
@@ -275,7 +283,8 @@ class Run:
         self.reference, self.buffer = self.pair.reference, self.pair.buffer
         self.rng = np.random.default_rng([program.data_seed, 2])
         self.states = state_numbers()
-        self.names: list[Hashable] = list(SOURCE_NAMES[: self.config.num_sources])
+        names = (SOURCE_NAMES[0], *PART_NAMES) if self.config.settings.shares else SOURCE_NAMES
+        self.names: list[Hashable] = list(names[: self.config.num_sources])
         self.streams = [self._stream(slot) for slot in range(self.config.num_sources)]
         self.rejoined: set[int] = set()
         self.batches: deque[tuple[dict[str, Any], Row]] = deque(maxlen=NUM_REMEMBERED)
@@ -353,6 +362,11 @@ class Run:
     def _(self, operation: programs.Change) -> None:
         name, value = operation.name, operation.value
         self.was_resized |= name == "max_size"
+        if name == "shares":
+            shares = dict.fromkeys(self.config.settings.shares, value / len(self.config.settings.shares))
+            self.buffer.update_storage_parameter("data_share", shares)
+            self.reference.settings.shares = shares
+            return
         self.buffer.update_storage_parameter(name, value)
         self.reference.update(name, value)
 

@@ -47,7 +47,7 @@ class KeepBest(Callback):
 
 
 class SaveEvery(Callback):
-    """Saves a checkpoint into the run's folder every so many env steps.
+    """Saves a checkpoint into the run's folder every so many env steps, beside the training.
 
     Parameters
     ----------
@@ -70,5 +70,4 @@ class SaveEvery(Callback):
     def on_step(self, learner: "Learner") -> None:
         if learner.num_steps >= self._next:
             self._next = (learner.num_steps // self.num_steps + 1) * self.num_steps
-            with learner.keeps_running():
-                learner.save_checkpoint()
+            learner.request_checkpoint()

@@ -8,6 +8,7 @@ import numpy as np
 
 from recollect.callbacks.callback import Callback
 from recollect.errors import ConfigError, closest
+from recollect.records import as_count, as_number
 
 if TYPE_CHECKING:
     from recollect.learner import Learner
@@ -108,7 +109,7 @@ class Schedule(Callback):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         first_step, start = state["origin"]
-        self._origin = first_step, start
+        self._origin = as_count(first_step), as_number(start)
 
     def _value(self, learner: "Learner") -> float:
         """The value of the present step; it depends on nothing else, so that a resumed run has the same."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.callbacks.callback import Callback
 from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError
+from recollect.records import as_count
 
 if TYPE_CHECKING:
     from recollect.learner import Learner
@@ -66,7 +67,7 @@ class StopWithoutImprovement(Callback):
         return {"best": self._best, "num_worse": self._num_worse}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._best, self._num_worse = float(state["best"]), int(state["num_worse"])
+        self._best, self._num_worse = float(state["best"]), as_count(state["num_worse"])
 
 
 def _check_evaluates(callback: Callback, scheme: "Scheme") -> None:

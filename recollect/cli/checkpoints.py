@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from recollect import units
 from recollect.cli.parsing import CommandParser, count
 from recollect.errors import StorageError
 
@@ -18,7 +19,6 @@ _EXAMPLES: Final = """\
   recollect checkpoints runs/pendulum-sac-1 --max-age-days 7   remove those that are older
 
 The newest checkpoint is never removed."""
-_DAY_S: Final = 86_400.0
 
 
 def make_parser() -> CommandParser:
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     directory = RunDirectory.open(options.run)
     checkpoints = directory.checkpoints
     if options.keep is not None or options.max_age_days is not None:
-        oldest_s = None if options.max_age_days is None else options.max_age_days * _DAY_S
+        oldest_s = None if options.max_age_days is None else options.max_age_days * units.DAY_S
         with FolderLock(directory.path):
             for path in checkpoints.prune(options.keep or len(checkpoints.paths()), oldest_s):
                 print(f"removed {path.name}")
@@ -62,4 +62,4 @@ def _describe(checkpoints: "Checkpoints", path: Path, *, verify: bool) -> tuple[
         return f"damaged: {error}", False
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(commit.written_at))
     replay = "no replay" if commit.replay is None else f"replay of {commit.replay.num_stored:,} transitions"
-    return f"{commit.num_steps:,} steps, {written}, {replay}{', whole' if verify else ''}", True
+    return f"{commit.num_steps:,} steps, {written}, {replay}, {commit.promise}{', whole' if verify else ''}", True

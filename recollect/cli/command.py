@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "train": "train an agent",
     "eval": "evaluate a trained agent, and record videos of it",
     "resume": "resume a run from its newest checkpoint",
+    "export": "take the policy away: ONNX, torch.export, weights",
+    "data": "look at datasets; convert, merge and slice them",
     "checkpoints": "list, verify and remove the checkpoints of a run",
     "tune": "search for hyperparameters",
     "plot": "draw learning curves of one or many runs",

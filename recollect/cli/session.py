@@ -14,6 +14,7 @@ import torch
 from recollect.callbacks import Callback, StopAt, named_callbacks
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
+from recollect.data.offline import load_data
 from recollect.disk import read_file, remove_file, write_file
 from recollect.errors import ConfigError, RecollectError, StorageError
 from recollect.interrupts import Interrupts, exit_code, interruptible
@@ -96,21 +97,27 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
     )
     try:
         kept, writers = _open_writers(kept, folder.name, document)
+        # Before the config, with which the folder holds a run: wherever it is killed, it resumes with its options.
+        kept.write(folder)
+        load_data(config, scheme)
         learner = Learner(
             scheme,
             config.steps,
             folder,
+            offline_updates=config.updates,
             config=document,
             command=options.command,
             save_storage=kept.saves_replay,
+            **config.checkpoints(),
             writers=writers,
             callbacks=[*callbacks, *kept.callbacks],
         )
-    except RecollectError:
-        with suppress(OSError):  # a folder that is not empty stays
-            folder.rmdir()
+    except (RecollectError, OSError):
+        if not RunDirectory(folder).exists:
+            with suppress(OSError):  # a folder that others have put files into stays
+                remove_file(folder / _OPTIONS_FILE)
+                folder.rmdir()
         raise
-    kept.write(folder)
     return _train(learner, config, folder)
 
 
@@ -133,11 +140,14 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
             scheme,
             config.steps,
             run.path,
+            offline_updates=config.updates,
             save_storage=kept.saves_replay,
+            **config.checkpoints(),
             writers=writers,
             callbacks=[*named_callbacks(config), *kept.callbacks],
             resume=True,
         )
+        load_data(config, scheme)  # where the replay was not saved
         run.change({"steps": config.steps, "threads": config.threads})
         # It belongs to fewer steps; until there is a new one, the run is not complete.
         remove_file(run.path / EVALUATION_FILE)
@@ -176,8 +186,9 @@ def _train(learner: Learner, config: RunConfig, folder: Path) -> int:
         if learner.stop_reason is not None:
             say(f"stopped at {learner.num_steps:,} steps: {learner.stop_reason}")
         with interruptible():
+            # The checkpoint before it stays the last one: a run that is killed in here evaluates the same again.
             evaluation = learner.evaluate(config.final_episodes)
-            learner.save_checkpoint()
+            learner.write_row()
     except Interrupts as interrupt:
         say(f"stopped at {learner.num_steps:,} steps; resume with: recollect resume {folder}")
         return exit_code(interrupt)

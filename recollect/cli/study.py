@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _NAME: Final = "recollect"
 # Settings that may differ between one call and the next.
 _MAY_CHANGE: Final = ("seed", "threads", "device")
+# How often processes are told to end before they are killed, and how long each time they may take.
+_MOST_TOLD: Final = 3
+_PATIENCE_S: Final = 20.0
 PRUNERS: Final = ("median", "halving", "none")
 
 
@@ -184,9 +188,20 @@ class Workers:
         return any(process.is_alive() for process in self._processes)
 
     def stop(self) -> None:
-        """End the processes, in the middle of their trials."""
+        """End the processes, in the middle of their trials; one that does not hear it is told again, and then killed.
+
+        Python loses an interrupt that comes while it runs a finaliser.
+        """
+        for _ in range(_MOST_TOLD):
+            for process in self._processes:
+                process.terminate()
+            end = time.monotonic() + _PATIENCE_S
+            for process in self._processes:
+                process.join(max(0.0, end - time.monotonic()))
+            if not self.are_running():
+                return
         for process in self._processes:
-            process.terminate()
+            process.kill()
 
     def wait(self) -> int:
         """Wait until all processes are over, and return 0 if they ended well."""

@@ -103,7 +103,7 @@ def _add_settings(parser: CommandParser) -> None:
         group.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
-            metavar="N" if "int" in str(setting.type) else "NAME",
+            metavar="N" if any(kind in str(setting.type) for kind in ("int", "float")) else "NAME",
             help=_help(docs[name], setting.default),
         )
 

@@ -16,6 +16,7 @@ from recollect.config.parts import (
     options_of,
 )
 from recollect.config.run_config import RunConfig
+from recollect.errors import memory_explained
 
 if TYPE_CHECKING:
     from recollect.scheme.scheme import Scheme
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 def build(config: RunConfig) -> "Scheme":
     """Put the parts of an agent together as the config says."""
+    with memory_explained("what the config asks for"):
+        return _assemble(config)
+
+
+def _assemble(config: RunConfig) -> "Scheme":
     from recollect.agent.actors import OffPolicyActor, OnPolicyActor
     from recollect.agent.envs import VecEnv
     from recollect.scheme.scheme import Scheme
@@ -38,6 +44,7 @@ def build(config: RunConfig) -> "Scheme":
         seed=config.seed,
         max_consecutive_failures=config.max_consecutive_failures,
         wrappers=config.wrappers,
+        env_timeout_s=config.env_timeout_s,
     )
     test_envs = replace(train_envs, vec_env_size=config.num_test_envs)
     on_policy = is_on_policy(config.algo)

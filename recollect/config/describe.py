@@ -42,6 +42,7 @@ def describe(scheme: "Scheme", steps: int) -> Document:
         "num_envs": envs.vec_env_size,
         "vec": envs.kind,
         "max_consecutive_failures": envs.max_consecutive_failures,
+        **({} if envs.env_timeout_s is None else {"env_timeout_s": envs.env_timeout_s}),
         "num_test_envs": test_envs.vec_env_size,
     }
     dump_document(document)  # refuses what no file can hold

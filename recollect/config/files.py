@@ -14,6 +14,7 @@ from recollect.errors import ConfigError, StorageError
 Document = dict[str, Any]
 
 _MOST_BYTES: Final = 1 << 20
+_MOST_VALUES: Final = 100_000
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -101,9 +102,25 @@ def _read_yaml(text: str, source: str) -> Any:
     import yaml
 
     try:
-        return yaml.load(text, _loader())
+        value = yaml.load(text, _loader())
+        _check_size(value)
+        return value
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # dates and numbers that are none are a ValueError
         raise ConfigError(f"{source} is not valid YAML: {_reason(error)}") from error
+
+
+def _check_size(value: object) -> None:
+    """Refuse what aliases unfold to more than a config has, or to something without end."""
+    left, num_values = [value], 0
+    while left:
+        inner = left.pop()
+        num_values += 1
+        if num_values > _MOST_VALUES:
+            raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        if isinstance(inner, Mapping):
+            left += [*inner.keys(), *inner.values()]
+        elif isinstance(inner, (list, tuple, set)):
+            left += inner
 
 
 def _reason(error: Exception) -> str:

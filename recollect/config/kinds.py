@@ -8,7 +8,7 @@ from recollect import keys
 from recollect.agent.registry import ALGORITHMS
 from recollect.config import presets
 from recollect.config.files import Document
-from recollect.config.parts import ALGO, ENV, class_of, is_on_policy
+from recollect.config.parts import ALGO, ENV, SCHEME, class_of, is_on_policy
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -39,10 +39,20 @@ def fitting(algo: str, env: str, overrides: Mapping[str, Any]) -> Document:
     if overrides.get("vec", keys.SYNC) != keys.SYNC:
         document.setdefault("num_envs", _NUM_BATCHED_ENVS)
     num_envs = overrides.get("num_envs", document.get("num_envs", 1))
-    if isinstance(num_envs, int) and not is_on_policy(algo):
+    num_all = num_envs * _num_holders(overrides) if isinstance(num_envs, int) else 1
+    if not is_on_policy(algo):
         options = document[ALGO]
-        document[ALGO] = options | {"num_mini_batch": options["num_mini_batch"] * num_envs}
+        document[ALGO] = options | {"num_mini_batch": options["num_mini_batch"] * num_all}
     return document
+
+
+def _num_holders(overrides: Mapping[str, Any]) -> int:
+    """Workers whose environments step in every stage: all synchronous ones, so that their number changes nothing."""
+    # The part may be left out of a path.
+    given = {path.removeprefix(f"{SCHEME}."): value for path, value in overrides.items()}
+    num_workers = given.get("num_col_workers", 0)
+    is_sync = given.get("col_mode", keys.SYNC) == keys.SYNC
+    return max(1, num_workers) if is_sync and isinstance(num_workers, int) else 1
 
 
 def _name_for(algo: str, env: str, overrides: Mapping[str, Any]) -> str | None:
@@ -62,7 +72,7 @@ def _kinds(obs_space: "gym.Space[Any]", action_space: "gym.Space[Any]") -> list[
     """What a task with these spaces is, most special first."""
     from gymnasium.spaces import Box, Dict
 
-    from recollect.agent.actors.networks.features import is_image
+    from recollect.agent.actors.networks.images import is_image
 
     spaces = list(obs_space.spaces.values()) if isinstance(obs_space, Dict) else [obs_space]
     if any(isinstance(space, Box) and is_image(space) for space in spaces):

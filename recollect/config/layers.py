@@ -20,8 +20,8 @@ from recollect.config.parts import (
     options_of,
     plain_name,
 )
-from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
+from recollect.other_names import translated
 
 # Entries that list parts, each with options of its own, and what turns them into names.
 _LISTS: Final[Mapping[str, Callable[[object], list[Any]]]] = {"wrappers": name_wrappers, "callbacks": CALLBACKS.named}

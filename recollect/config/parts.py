@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, Final
 
 from recollect.agent.registry import ALGORITHMS, ENVS, REGISTRIES, STORAGES, Registry
-from recollect.config.sb3_names import translated
 from recollect.errors import ConfigError, closest
 from recollect.options import Options, Search
+from recollect.other_names import translated
 
 # The parts that have options. Actors and schemes go by no name.
 ALGO: Final = "algo"

@@ -1,13 +1,15 @@
 """`RunConfig`: everything that defines a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from recollect import keys
 from recollect.agent.registry import CALLBACKS, NAME
 from recollect.agent.wrapping import name_wrappers
+from recollect.checks import check_count
 from recollect.config import kinds, layers, presets
 from recollect.config.files import Document, read_document, write_document
 from recollect.config.parts import (
@@ -25,12 +27,14 @@ from recollect.config.parts import (
 )
 from recollect.config.trust import check_trust
 from recollect.errors import ConfigError
-from recollect.options import Options, count, count_or_zero, one_of, option, optional
+from recollect.options import Options, count, count_or_zero, number, one_of, option, optional
 
 if TYPE_CHECKING:
     from recollect import roles
 
 AUTO: Final = "auto"
+# More than any machine steps at once; a file that asks for more would only take its memory.
+_MOST_ENVS: Final = 1 << 16
 NO_PRESET: Final = "none"
 
 
@@ -41,6 +45,25 @@ def _name_of_device(name: str, value: object) -> object:
     import torch
 
     return str(value) if isinstance(value, torch.device) else value
+
+
+def _names_of_data(name: str, value: object) -> str | dict[str, str]:
+    if isinstance(value, Mapping) and value and all(isinstance(part, str) for part in value):
+        return {part: _name_of_data(f"{name}[{part!r}]", place) for part, place in value.items()}
+    return _name_of_data(name, value)
+
+
+def _env_count(name: str, value: object) -> int:
+    number = check_count(name, value)
+    if number > _MOST_ENVS:
+        raise ConfigError(f"{name} must be at most {_MOST_ENVS:,}, got {number:,}; use several workers")
+    return number
+
+
+def _name_of_data(name: str, value: object) -> str:
+    if not isinstance(value, (str, PathLike)):
+        raise ConfigError(f"{name} must be the path or name of data, got {value!r}")
+    return fspath(value)
 
 
 def _name_wrappers(name: str, value: object) -> list[str | dict[str, Any]]:
@@ -69,22 +92,46 @@ class RunConfig(Options):
     env: str
     storage: str
     seed: int = option(1, "Seed of everything: weights, environments, exploration, batches.", count_or_zero)
-    steps: int = option(20_000, "Environment steps to train for, over all environments together.", count)
-    num_envs: int = option(1, "Environments that are stepped together.", count)
+    steps: int = option(20_000, "Environment steps to train for, over all environments together.", count_or_zero)
+    data: str | Mapping[str, str] | None = option(
+        None,
+        "Data to begin with: a run, a snapshot, an .npz file or a Minari dataset; one for each part of a mixed storage "
+        "{expert: a.npz, medium: b.npz}.",
+        optional(_names_of_data),
+    )
+    updates: int = option(0, "Updates from the data before anything is collected.", count_or_zero)
+    num_envs: int = option(1, "Environments that are stepped together.", _env_count)
     wrappers: Sequence[str | Mapping[str, Any]] = option(
         (), "Wrappers of each environment, innermost first: Gymnasium's by name, or module:Name.", _name_wrappers
     )
     vec: str = option(
         keys.SYNC, "How they are stepped: sync, async (a process each), native or envpool.", one_of(*keys.VEC_KINDS)
     )
-    num_test_envs: int = option(10, "Environments that evaluations are spread over.", count)
+    num_test_envs: int = option(10, "Environments that evaluations are spread over.", _env_count)
     max_consecutive_failures: int = option(
         keys.MAX_CONSECUTIVE_FAILURES,
         "Times in a row that an environment may raise an error and be rebuilt; one more ends the run.",
         count_or_zero,
     )
+    env_timeout_s: float | None = option(
+        None,
+        "Seconds after which an environment of --vec async counts as hung and is rebuilt; by default 300.",
+        optional(number(0.0, above_low=True)),
+    )
     callbacks: Sequence[str | Mapping[str, Any]] = option(
         (), "What runs in the training loop: callbacks by name, such as StopAt, or module:Name.", _name_callbacks
+    )
+    checkpoint_every: int | None = option(
+        None, "Environment steps between checkpoints; none for ten a run.", optional(count)
+    )
+    checkpoint_minutes: float | None = option(
+        None, "Minutes between checkpoints at most; none to count steps alone.", optional(number(0, above_low=True))
+    )
+    keep_checkpoints: int = option(keys.KEPT_CHECKPOINTS, "How many checkpoints to keep, the newest ones.", count)
+    keep_checkpoint_days: float | None = option(
+        None,
+        "Days after which all but the newest checkpoint are removed; none to keep them.",
+        optional(number(0, above_low=True)),
     )
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(
@@ -99,9 +146,21 @@ class RunConfig(Options):
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     scheme_options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.updates and self.data is None:
+            raise ConfigError(f"updates={self.updates} before the first env step need data; give --data")
+        if not self.steps and not self.updates:
+            raise ConfigError("steps must be at least 1, got 0; to learn from data alone give --data and --updates")
+
     def options(self, part: str) -> dict[str, Any]:
         """Return the options of a part: `"algo"`, `"env"`, `"actor"`, `"storage"` or `"scheme"`."""
         return dict(getattr(self, f"{part}_options"))
+
+    def checkpoints(self) -> dict[str, Any]:
+        """Return when checkpoints are written and how long they stay, as `Learner` takes it."""
+        names = ("checkpoint_every", "checkpoint_minutes", "keep_checkpoints", "keep_checkpoint_days")
+        return {name: getattr(self, name) for name in names}
 
     def with_defaults(self) -> Self:
         """Return the config with every default spelled out, so that it is complete by itself."""
@@ -119,7 +178,9 @@ class RunConfig(Options):
         return document | {name: getattr(self, name) for name in settings()}
 
     @classmethod
-    def from_document(cls, document: Document, *, trust: bool = False, source: str = "the config") -> Self:
+    def from_document(
+        cls, document: Document, *, trust: bool = False, given: Collection[str] = (), source: str = "the config"
+    ) -> Self:
         """Make a config of what a file has, see `to_document`; names of parts and options are checked.
 
         Parameters
@@ -128,11 +189,13 @@ class RunConfig(Options):
             What the file has.
         trust : bool
             Whether code that it names as `module:Name` may be imported, and what it connects to be connected to.
+        given : collection of str
+            Code that may be imported in any case, as the caller named it.
         source : str
             Where it is from, for messages.
         """
-        check_trust(document, source, trust=trust)
-        parts, given = layers.split(document, settings())
+        check_trust(document, source, trust=trust, given=given)
+        parts, values = layers.split(document, settings())
         _check_names(parts)
         parts[STORAGE].setdefault(NAME, layers.default_storage(parts[ALGO][NAME]))
         names = {part: parts[part].pop(NAME) for part in NAMED_PARTS}
@@ -140,7 +203,7 @@ class RunConfig(Options):
         for part in PARTS:
             check_options(part, names.get(part), parts[part])
         options: dict[str, Any] = {f"{part}_options": parts[part] for part in PARTS}
-        return cls(**names, **given, **options)
+        return cls(**names, **values, **options)
 
     def save(self, path: Path | str) -> None:
         """Write the config as a YAML file."""

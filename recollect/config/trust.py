@@ -1,6 +1,6 @@
 """What a file may not have done without the caller's word: import code, connect, or write elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from recollect.agent.registry import NAME, NOT_IMPORTABLE, REGISTRIES, is_reference
@@ -15,14 +15,13 @@ _REACHES: Final = {
     f"{SCHEME}.journal_folder": "write to",
     f"{STORAGE}.path": "write to",
 }
-# What the caller has allowed, for as long as the process lasts: it is imported by then.
-_ALLOWED: Final[set[str]] = set()
 
 
-def check_trust(document: Document, source: str, *, trust: bool = False) -> None:
+def check_trust(document: Document, source: str, *, trust: bool = False, given: Collection[str] = ()) -> None:
     """Refuse a file that names code or places that the caller has not allowed.
 
-    Names that are built in, registered, of installed packages, or that the caller gave in this process are free.
+    Names that are built in, registered, or of installed packages are free, and so are objects of this process that
+    cannot be imported.
 
     Parameters
     ----------
@@ -32,19 +31,18 @@ def check_trust(document: Document, source: str, *, trust: bool = False) -> None
         Which file, or folder, it is.
     trust : bool
         Whether the caller allows what it names.
+    given : collection of str
+        References that are the caller's own words, see `references`.
     """
-    texts = dict(_texts(document))
     for keyword, name in lost_parts(document).items():
-        if not _is_known(NOT_IMPORTABLE + name):
+        if not any(NOT_IMPORTABLE + name in registry for registry in REGISTRIES.values()):
             raise ConfigError(
                 f"{keyword} of {source} was {name}, which cannot be imported; give it again from Python, as in "
                 f"Agent.load(folder, {keyword}=...)"
             )
-    named = {text for path, text in texts.items() if _leads_to_code(path, text)}
     if trust:
-        _ALLOWED.update(named)
         return
-    modules = sorted({text.partition(":")[0] for text in named})
+    modules = sorted({text.partition(":")[0] for text in references(document).difference(given)})
     reaches = [f"{what} {value!r} ({path})" for path, what in _REACHES.items() if (value := _look_up(document, path))]
     if modules:
         reaches.insert(0, f"import {'the module' if len(modules) == 1 else 'the modules'} {', '.join(modules)}")
@@ -61,14 +59,16 @@ def lost_parts(document: Document) -> dict[str, str]:
     return {path: text.removeprefix(NOT_IMPORTABLE) for path, text in texts if text.startswith(NOT_IMPORTABLE)}
 
 
+def references(document: Document, parts: Collection[str] | None = None) -> set[str]:
+    """Code that a document names; with `parts`, for those alone, each as `Agent.load` takes it."""
+    named = {path: text for path, text in _texts(document) if _leads_to_code(path, text)}
+    return {text for path, text in named.items() if parts is None or _keyword(path) in parts}
+
+
 def _leads_to_code(path: str, text: str) -> bool:
-    """Whether a text is a reference that the caller did not give: a name of a part with a colon always is one."""
+    """Whether a text is a reference to code: a name of a part with a colon always is one."""
     is_name = path.endswith(f".{NAME}") or path in NAMED_PARTS
-    return (is_reference(text) or (is_name and ":" in text)) and not _is_known(text)
-
-
-def _is_known(text: str) -> bool:
-    return text in _ALLOWED or any(text in registry for registry in REGISTRIES.values())
+    return is_reference(text) or (is_name and ":" in text and not text.startswith(NOT_IMPORTABLE))
 
 
 def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -93,7 +93,9 @@ def agents() -> Iterator[tuple[str, str, str, str | None]]:
 def build(algo: str, storage: str, space: str, memory: str | None, **actor_options: Any) -> Scheme:
     algorithm = ALGORITHMS[algo]
     pace = {"update_every": STAGE, "num_mini_batch": 2, "mini_batch_size": 16}
-    start = {} if algorithm.is_on_policy else {"start_steps": 2 * STAGE}
+    if "policy_delay" in algorithm.config_class.docs():
+        pace["policy_delay"] = 2  # so that few updates train the policy too
+    start = {"num_epochs": 2} if algorithm.is_on_policy else {"start_steps": 2 * STAGE}
     envs, action_space, obs_space = VecEnv.create_factory(
         SmallTask, {"space": space, "with_goal": issubclass(STORAGES[storage], HERBuffer)}, NUM_ENVS, seed=1
     )

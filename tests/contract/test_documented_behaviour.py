@@ -133,6 +133,13 @@ def a_key_that_is_needed_is_missed(tmp_path: Path) -> None:
         storage.insert_transition(one_step(make_slice(1), 0) | {keys.REWARD: None})
 
 
+def errors_have_priorities_in_every_form(tmp_path: Path) -> None:
+    storage = build(PERBuffer, 20, alpha=0.5, epsilon=1.0)
+    assert storage.get_priority(3) == 2.0
+    for errors in ([3, 8], (3, 8), np.array([3, 8]), torch.tensor([3.0, 8.0])):
+        assert storage.get_priority(errors).tolist() == [2.0, 3.0]
+
+
 def one_sequence_has_a_priority(tmp_path: Path) -> None:
     storage = build(PERBuffer, 20)
     errors = np.array([1.0, 2.0, 6.0], np.float32)
@@ -289,6 +296,21 @@ def what_does_not_fit_into_memory_lives_in_files(tmp_path: Path) -> None:
         assert last == [3] * 4  # windows of three steps reach the newest one
 
 
+def what_fits_nowhere_is_kept_in_part(tmp_path: Path) -> None:
+    images = gym.spaces.Box(0, 255, (3, 84, 84), np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocator, "machine_memory", lambda: 10_000_000)
+        patch.setattr(allocator.psutil, "disk_usage", lambda folder: SimpleNamespace(free=8_000_000))
+        with pytest.warns(RecollectWarning, match=r"has 10\.0 MB, and 8\.0 MB free at .*: it keeps 330; name a folder"):
+            storage = NStepReplayStorage(images, SPACES[1], storage_size=1000, batch_size=4, num_workers=0)
+    with storage:
+        assert storage.storage_size == 330
+        for number in range(400):
+            obs = np.full((1, 3, 84, 84), number % 256, np.uint8)
+            storage.add(obs, np.zeros(1, np.int64), np.ones(1), np.zeros(1), np.zeros(1), {}, obs)
+        assert len(storage) == 330
+
+
 def sizes_are_listed_as_they_are(tmp_path: Path) -> None:
     assert listed_options("per")["size"].default == 1_000_000
     assert listed_options("gae")["size"].default == "algo.update_every"
@@ -300,6 +322,7 @@ BEHAVIOURS = (
     a_key_that_is_not_kept_is_left_out_with_one_warning,
     a_key_without_a_value_is_left_out,
     a_key_that_is_needed_is_missed,
+    errors_have_priorities_in_every_form,
     one_sequence_has_a_priority,
     sequences_of_one_step_keep_their_errors,
     default_error_changes_while_running,
@@ -310,6 +333,7 @@ BEHAVIOURS = (
     snapshots_need_no_folder,
     final_observations_of_older_gymnasium_are_read,
     what_does_not_fit_into_memory_lives_in_files,
+    what_fits_nowhere_is_kept_in_part,
     sizes_are_listed_as_they_are,
 )
 

@@ -58,6 +58,13 @@ MUTANTS: Final = (
         EPISODES,
     ),
     Mutant(
+        "a checkpoint forgets returns that storages were not told of",
+        f"{COLLECTION}/worker/episodes.py",
+        "            _NEW: [list(episode) for episode in self._new],\n",
+        "            _NEW: [],\n",
+        EPISODES,
+    ),
+    Mutant(
         "shares of a count lose the rest",
         f"{COLLECTION}/worker/episodes.py",
         "share + (index < rest)",
@@ -74,15 +81,15 @@ MUTANTS: Final = (
     Mutant(
         "slow workers are never told to stop",
         f"{COLLECTION}/collectors/sync_collector.py",
-        "            if len(pieces) >= num_enough:\n",
-        "            if len(pieces) > len(told) + num_enough + len(pending):\n",
+        "            if len(self._pieces) >= num_enough:\n",
+        "            if len(self._pieces) > len(told) + num_enough + len(self._pending):\n",
         COLLECTORS,
     ),
     Mutant(
         "a run depends on which worker is faster",
         f"{COLLECTION}/collectors/sync_collector.py",
-        "for index in sorted(pieces):",
-        "for index in pieces:",
+        "for index in sorted(self._pieces):",
+        "for index in list(self._pieces):",
         COLLECTORS,
     ),
     Mutant(
@@ -137,7 +144,7 @@ MUTANTS: Final = (
     Mutant(
         "each worker takes all of the random steps",
         f"{COLLECTION}/worker/acting.py",
-        "if self._counts.num_steps + self._num_steps_elsewhere >= algo.start_steps:",
+        "if self._counts.num_steps + self.num_steps_elsewhere >= algo.start_steps:",
         "if self._counts.num_steps >= algo.start_steps:",
         COLLECTORS,
     ),
@@ -151,8 +158,8 @@ MUTANTS: Final = (
     Mutant(
         "rows that are no transition count as steps",
         f"{COLLECTION}/worker/acting.py",
-        "self._counts.num_steps += len(ended) - num_skipped",
-        "self._counts.num_steps += len(ended)",
+        "num_steps = len(ended) if step.skip is None else len(ended) - int(np.count_nonzero(step.skip))",
+        "num_steps = len(ended)",
         C_WORKER,
     ),
     Mutant(

@@ -77,7 +77,7 @@ MUTANTS: Final = (
     Mutant(
         "several environments of an untuned task share the updates of one",
         f"{CONFIG}/kinds.py",
-        'options["num_mini_batch"] * num_envs',
+        'options["num_mini_batch"] * num_all',
         'options["num_mini_batch"]',
         KINDS,
     ),
@@ -138,6 +138,13 @@ MUTANTS: Final = (
         TRUST,
     ),
     Mutant(
+        "what the caller gives needs trust",
+        f"{CONFIG}/trust.py",
+        "references(document).difference(given)",
+        "references(document)",
+        TRUST,
+    ),
+    Mutant(
         "names in lists are not looked at",
         f"{CONFIG}/trust.py",
         "    elif isinstance(value, (list, tuple)):\n",
@@ -147,15 +154,15 @@ MUTANTS: Final = (
     Mutant(
         "an id with a module is no code",
         f"{CONFIG}/trust.py",
-        "(is_reference(text) or (is_name and",
-        "(is_reference(text) and (is_name and",
+        "is_reference(text) or (is_name and",
+        "is_reference(text) and (is_name and",
         TRUST,
     ),
     Mutant(
         "only tidy references are code",
         f"{CONFIG}/trust.py",
-        '(is_reference(text) or (is_name and ":" in text))',
-        "is_reference(text)",
+        ' or (is_name and ":" in text and not text.startswith(NOT_IMPORTABLE))',
+        "",
         TRUST,
     ),
     Mutant(
@@ -168,7 +175,7 @@ MUTANTS: Final = (
     Mutant(
         "a run's config is not asked about",
         f"{CONFIG}/run_config.py",
-        "        check_trust(document, source, trust=trust)\n",
+        "        check_trust(document, source, trust=trust, given=given)\n",
         "",
         TRUST,
     ),

@@ -7,7 +7,8 @@ from tests.mutants.mutant import Mutant
 ENVS: Final = "agent/envs"
 TESTS: Final = "tests/unit/agent/envs"
 CONFORMANCE: Final = (f"{TESTS}/test_autoreset.py", f"{TESTS}/test_conformance.py")
-PROCESSES: Final = ("tests/unit/agent/envs/test_processes.py",)
+PROCESSES: Final = (f"{TESTS}/test_processes.py",)
+PROCESS_ENDS: Final = (f"{TESTS}/test_process_ends.py",)
 FAILURES: Final = (f"{TESTS}/test_failures.py",)
 FACTORY: Final = (f"{TESTS}/test_factory.py",)
 SPACES: Final = (f"{TESTS}/test_spaces.py",)
@@ -184,14 +185,14 @@ MUTANTS: Final = (
         f"{ENVS}/vectors.py",
         "            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n",
         "",
-        PROCESSES,
+        PROCESS_ENDS,
     ),
     Mutant(
         "processes of envs that hang outlive their parent",
         f"{ENVS}/vectors.py",
         "            threading.Thread(target=_end_with_parent, daemon=True).start()\n",
         "",
-        PROCESSES,
+        PROCESS_ENDS,
     ),
     Mutant(
         "every failure shows its traceback",
@@ -238,22 +239,22 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run repeats the episodes of its beginning",
         f"{ENVS}/vec_env.py",
-        "derive_seeds([*self._first_seeds, number], self.num_envs)",
-        "derive_seeds(self._first_seeds, self.num_envs)",
+        "derive_seeds([seed, number], 1)[0]",
+        "derive_seeds([seed], 1)[0]",
         FACTORY,
     ),
     Mutant(
         "all workers see the same episodes",
         f"{ENVS}/factory.py",
-        "[self.seed, index_parent, index_worker, _MODES.index(mode)]",
-        "[self.seed, index_parent, 0, _MODES.index(mode)]",
+        "        first = index_worker * self.vec_env_size\n",
+        "        first = 0\n",
         FACTORY,
     ),
     Mutant(
         "evaluation sees the episodes of training",
         f"{ENVS}/factory.py",
-        "[self.seed, index_parent, index_worker, _MODES.index(mode)]",
-        "[self.seed, index_parent, index_worker]",
+        "[self.seed, index_parent, 0, _MODES.index(mode)]",
+        "[self.seed, index_parent, 0]",
         FACTORY,
     ),
     Mutant(

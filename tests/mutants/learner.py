@@ -18,8 +18,8 @@ MUTANTS: Final = (
     Mutant(
         "training stops a stage late",
         LEARNER,
-        "or self.num_steps >= self.target_steps",
-        "or self.num_steps > self.target_steps",
+        "and self.num_steps >= self.target_steps",
+        "and self.num_steps > self.target_steps",
         (f"{TESTS}::test_a_learner_trains_to_its_target_and_writes_nothing",),
     ),
     Mutant(
@@ -90,15 +90,15 @@ MUTANTS: Final = (
     Mutant(
         "Ctrl-C ends a stage halfway",
         LEARNER,
-        "            with held_back():\n                self.scheme.update_worker.step()\n",
-        "            self.scheme.update_worker.step()\n",
+        '            with held_back(), memory_explained("the training"):\n                if self._is_offline:\n',
+        "            if True:\n                if self._is_offline:\n",
         (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with",),
     ),
     Mutant(
         "a callback that asks to stop is not heard",
         LEARNER,
-        "return self.stop_reason is not None or self.num_steps",
-        "return self.num_steps",
+        "return self.stop_reason is not None or has_learned",
+        "return has_learned",
         (f"{CALLBACKS}/test_stopping.py",),
     ),
     Mutant(

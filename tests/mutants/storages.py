@@ -16,6 +16,13 @@ HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
 
 MUTANTS = (
     Mutant(
+        "a process that is forked finds locks of threads that it has not",
+        "agent/storages/experience/store/fork_lock.py",
+        "os.register_at_fork(before=_take_all, after_in_parent=_release_all, after_in_child=_release_all)\n",
+        "",
+        ("tests/unit/agent/storages/experience/store/test_fork_lock.py",),
+    ),
+    Mutant(
         "ids ignore that the ring has wrapped",
         f"{EXPERIENCE}/kernels/priority_kernels.py",
         "(newest - (age if age >= 0 else age + slots))",
@@ -148,7 +155,7 @@ MUTANTS = (
         "a resumed storage has seen no errors",
         "agent/storages/off_policy/per_buffer.py",
         "self._largest_error[0] = largest\n",
-        "self._largest_error[0] = 0.0",
+        "self._largest_error[0] = 0.0\n",
         (f"{TESTS}/off_policy/test_per_buffer.py",),
     ),
     Mutant(

@@ -42,7 +42,8 @@ def test_priorities_follow_the_errors_of_an_update(name: str) -> None:
     assert (np.delete(storage.tree.errors[:20], drawn) == 50).all()
 
 
-@each_algorithm
+# CrossQ normalises a batch with what was seen next, so that one row's next observation moves the values of all.
+@pytest.mark.parametrize("name", sorted(set(OFF_POLICY) - {"crossq"}))
 def test_values_behind_a_truncation_count_and_behind_a_termination_do_not(name: str) -> None:
     agent = make_agent(name)
     storage = NStepReplayBuffer.create_factory(20, seed=0)("cpu", agent.actor, agent.algo, SimpleNamespace(num_envs=1))
@@ -50,7 +51,9 @@ def test_values_behind_a_truncation_count_and_behind_a_termination_do_not(name: 
     batch = storage.sample(200)
     errors = errors_of(agent, batch)
     changed = errors_of(agent, batch | {keys.NEXT_OBS: batch[keys.NEXT_OBS] + 1.0})
-    moved = {int(step): bool(moves) for step, moves in zip(batch[keys.IDXS], errors != changed, strict=True)}
+    # Probabilities that do not count still add up to one only as far as floats do.
+    is_moved = ~torch.isclose(errors, changed, rtol=0.0, atol=1e-5)
+    moved = {int(step): bool(moves) for step, moves in zip(batch[keys.IDXS], is_moved, strict=True)}
     assert moved[11]
     assert not moved[5]
 

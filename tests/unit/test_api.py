@@ -88,7 +88,7 @@ def test_threads_are_tried_where_nobody_says_how_many_and_kept(tmp_path: Path, m
         assert RunDirectory.open(tmp_path).config["threads"] == torch.get_num_threads()
         torch.set_num_threads(3)
         Agent.load(tmp_path)
-        assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == agent.config.threads, "the last bits of sums depend on them"
     finally:
         torch.set_num_threads(num_threads)
 
@@ -101,7 +101,7 @@ def test_threads_are_those_that_were_asked_for(tmp_path: Path) -> None:
         agent.save(tmp_path)
         torch.set_num_threads(num_threads)
         Agent.load(tmp_path)
-        assert torch.get_num_threads() == num_threads
+        assert torch.get_num_threads() == num_threads + 1, "as `recollect resume` has as many"
     finally:
         torch.set_num_threads(num_threads)
 
@@ -232,10 +232,10 @@ def test_classes_of_ones_own_are_parts(tmp_path: Path) -> None:
     assert agent.config.algo == f"{__name__}:OwnDQN"
     assert agent.config.storage == f"{__name__}:OwnBuffer"
     assert agent.config.actor_options["features"] == f"{__name__}:Net"
-    loaded = Agent.load(tmp_path / "run")
+    loaded = Agent.load(tmp_path / "run", trust=True)
     assert loaded.predict(PROBES).tolist() == agent.predict(PROBES).tolist()
     loaded.learn(10).save(tmp_path / "run")
-    assert Agent.load(tmp_path / "run").num_steps == 40
+    assert Agent.load(tmp_path / "run", trust=True).num_steps == 40
 
 
 def test_ours_are_known_by_their_names() -> None:

@@ -14,14 +14,16 @@ import pytest
 import torch
 
 import recollect
+from recollect.agent.algorithms import ALGORITHMS
+from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
 from tests.samples import make_slice, with_done
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
-WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md")
+WITH_CODE = ("README.md", "docs/guide/standalone.md", "docs/guide/storages.md", "docs/guide/data.md")
 # Run by tests/unit/cli/test_guides.py, which knows the agents that they speak of.
 # The page on own parts is run by tests/integration/test_own_parts.py, in a folder of its own.
-RUN_ELSEWHERE = ("docs/guide/agents.md", "docs/guide/own-parts.md", "docs/guide/scaling.md")
+RUN_ELSEWHERE = ("docs/guide/agents.md", "docs/guide/own-parts.md", "docs/guide/scaling.md", "docs/guide/export.md")
 # Steps of the guide's complete loop and the start of learning, and steps of the README's agent: cut short here.
 # All else runs as it stands.
 FULL, SHORT = "= 1, 8, 40_000, 1_000,", "= 1, 8, 1_600, 800,"
@@ -111,6 +113,21 @@ def test_the_guides_complete_loop_trains_its_network(tmp_path: Path) -> None:
         assert not torch.equal(before, after)
 
 
+def test_the_table_of_algorithms_is_that_of_the_code() -> None:
+    page = (ROOT / "docs/guide/algorithms.md").read_text()
+    table = page.split("<!-- algorithms:start -->\n")[1].split("<!-- algorithms:end -->")[0]
+    rows = [
+        (
+            f"`{name}`",
+            ", ".join(space.__name__ for space in cls.action_spaces),
+            "yes" if cls.masks_actions else "no",
+            ", ".join(ON_POLICY_STORAGES if cls.is_on_policy else OFF_POLICY_STORAGES),
+        )
+        for name, cls in ALGORITHMS.items()
+    ]
+    assert [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()[2:]] == rows
+
+
 def anchors_of(text: str) -> set[str]:
     """Anchors of a document's headings, as a forge makes them."""
     headings = HEADING.findall(FENCED.sub("", text))
@@ -142,7 +159,7 @@ def imported_by(source: Path) -> Iterator[str]:
 
 
 def test_imports_go_the_way_that_contributing_says() -> None:
-    (arrows,) = re.findall(r"^`(cli.* → .*)`\.$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    (arrows,) = re.findall(r"^`(adapters.* → .*)`\.$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
     layers = [layer.split(", ") for layer in arrows.split(" → ")]
     rank = {part: position for position, layer in enumerate(layers) for part in layer}
     backwards = []

@@ -13,7 +13,8 @@ import pytest
 from recollect.agent.storages.experience import kernels
 from tests.waiting import PATIENCE_S
 
-pytestmark = pytest.mark.slow
+# In one process, so that what they share is made once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("start-up")]
 
 # Builds a store, uses it, and tells which modules were loaded and where each kernel came from.
 REPORT = """

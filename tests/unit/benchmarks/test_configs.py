@@ -1,11 +1,15 @@
 """Every cell resolves to settings of its own, and a peer's are those of our preset."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.learn.ablation import ABLATION
 from benchmarks.learn.configs import config_of, run_config
 from benchmarks.learn.experiments import TABLE
 from benchmarks.learn.records import hash_of
+from benchmarks.learn.runner import RESULTS
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.config import RunConfig
 
@@ -21,6 +25,13 @@ def test_settings_with_their_default_are_no_part_of_the_hash() -> None:
     config = config_of(CELLS["cartpole-ddqn"], 1)
     assert "vec" not in config
     assert config["threads"] == 1
+    assert [] not in config.values()
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_records_are_of_the_settings_of_now(path: Path) -> None:
+    record = json.loads(path.read_text())
+    assert record["config_hash"] == hash_of(config_of(CELLS[record["cell"]], record["seed"]))
 
 
 @pytest.mark.parametrize("key", [key for key, cell in CELLS.items() if cell.peer is None])
@@ -40,6 +51,8 @@ def test_cells_that_must_fail_differ_from_their_preset_by_the_one_ingredient() -
     assert run_config(CELLS["bitflip-ddqn-her"], 1).storage == "her"
     assert run_config(CELLS["recall-ddqn"], 1).actor_options["memory"] is None
     assert run_config(CELLS["recall-ppo"], 1).actor_options["memory"] is None
+    assert run_config(CELLS["mountaincar-ppo-rnd"], 1).algo_options["intrinsic"] == "rnd"
+    assert run_config(CELLS["mountaincar-ppo"], 1).algo_options["intrinsic"] is None
 
 
 @pytest.mark.parametrize("task", ["pendulum-sac", "lunarlander-ddqn"])

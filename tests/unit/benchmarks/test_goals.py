@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.learn.goals import AsGoodAs, AtLeast, Below, format_score
+from benchmarks.learn.goals import AsGoodAs, AtLeast, Below, BetterThan, format_score
 from benchmarks.learn.statistics import Estimate
 
 
@@ -21,6 +21,13 @@ def test_as_good_as_a_peer_allows_one_standard_error_of_the_peer_and_none_of_our
     assert goal.shortfall(Estimate(90.0, 0.0), peer) == 0.0
     assert goal.shortfall(Estimate(88.0, 50.0), peer) == pytest.approx(2.0)
     assert goal.shortfall(Estimate(88.0, 50.0), None) is None
+
+
+def test_better_than_another_by_more_than_its_standard_error() -> None:
+    goal, peer = BetterThan("other"), Estimate(100.0, 10.0)
+    assert goal.shortfall(Estimate(111.0, 50.0), peer) == 0.0
+    assert goal.shortfall(Estimate(105.0, 0.0), peer) == pytest.approx(5.0)
+    assert goal.shortfall(Estimate(105.0, 0.0), None) is None
 
 
 @pytest.mark.parametrize(

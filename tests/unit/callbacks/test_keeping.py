@@ -77,7 +77,8 @@ def test_without_a_folder_nothing_is_kept(scored: Any, tmp_path: Path, monkeypat
 
 
 def test_checkpoints_come_every_so_many_steps(tmp_path: Path) -> None:
-    learner = Learner(make_scheme(), 72, tmp_path, checkpoint_every=1000, callbacks=[SaveEvery(20, keep=3)])
+    options: dict[str, Any] = {"checkpoint_every": 1000, "background_checkpoints": False}
+    learner = Learner(make_scheme(), 72, tmp_path, callbacks=[SaveEvery(20, keep=3)], **options)
     while not learner.done():
         learner.step()
     learner.close()

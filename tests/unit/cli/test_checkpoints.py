@@ -14,7 +14,9 @@ def test_checkpoints_are_listed_verified_and_removed(trained: Path, recollect: R
     assert [line.split()[0] for line in told[: len(paths)]] == [f"checkpoints/{path.name}" for path in paths]
     assert "100 steps" in told[len(paths) - 1]
     assert "replay of 100 transitions" in told[len(paths) - 1]
+    assert told[len(paths) - 1].endswith("resumes exactly")
     assert told[-1].startswith("best/")
+    assert told[-1].endswith("resumes with an empty replay")
     verified = recollect("checkpoints", str(trained), "--verify")
     assert verified.code == 0
     assert all(line.endswith(", whole") for line in verified.out.splitlines())

@@ -24,11 +24,14 @@ from tests.schemes import make_scheme
 from tests.unit.cli.conftest import Run
 
 ROOT = Path(__file__).parents[3]
-GUIDES = [ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md", "scaling.md")]
+GUIDES = [
+    ROOT / "docs" / "guide" / name for name in ("agents.md", "command-line.md", "scaling.md", "export.md", "data.md")
+]
 # The module that the guides train in, and what could be in it.
 OWN_MODULE, OWN_ENV = "my_tasks", ROOT / "examples" / "custom_env.py"
 COMMAND = re.compile(
-    r"^(?:  |\$ )?(recollect (?:train|eval|resume|checkpoints|tune|plot|list|bench)\b[^|\n]*?)(?:  .*)?$(?!\nerror: )",
+    r"^(?:  |\$ )?(recollect (?:train|eval|resume|export|data|checkpoints|tune|plot|list|bench)\b[^|\n]*?)"
+    r"(?:  .*)?$(?!\nerror: )",
     re.MULTILINE,
 )
 # Commands that are shown with what they print and depend on no training: lists and errors.

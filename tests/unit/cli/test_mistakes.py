@@ -66,7 +66,8 @@ TYPED = [
         "'[' is not valid YAML: line 1, column 2: expected the node content, but found '<stream end>'",
     ),
     ("train --sed 3", "recollect train has no option --sed; did you mean '--seed'?"),
-    ("train --steps 0", "steps must be at least 1, got 0"),
+    ("train --steps 0", "steps must be at least 1, got 0; to learn from data alone give --data and --updates"),
+    ("train iql Pendulum-v1 --updates 9", "updates=9 before the first env step need data; give --data"),
     ("train --steps many", "steps must be a whole number, got 'many'"),
     ("train --seed -1", "seed must be at least 0, got -1"),
     ("train --seeds 0", "--seeds: must be a whole number of at least 1, got '0'; see recollect train --help"),
@@ -153,7 +154,7 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: agent(storage="replay", alpha=0.6),
         ConfigError,
-        "storage has no option 'alpha'; per, ere, her have it, replay has not",
+        "storage has no option 'alpha'; per, ere, her, mixed have it, replay has not",
     ),
     (
         lambda: agent(env="Pendulum-v1"),
@@ -178,7 +179,7 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: agent("ppo", start_steps=5),
         ConfigError,
-        "start_steps must be 0, got 5; PPO learns only from actions of its own policy",
+        "start_steps must be 0, got 5; on-policy algorithms learn only from actions of their own policy",
     ),
     (
         lambda: agent(preset="cartpole-dqn"),

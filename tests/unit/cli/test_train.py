@@ -23,6 +23,7 @@ from recollect.cli import eval as eval_command
 from recollect.cli import summary
 from recollect.cli.train import make_parser, resolve_options
 from recollect.config import RunConfig, build, resolve
+from recollect.errors import StorageError
 from recollect.learner import Learner
 from recollect.lock import FolderLock
 from recollect.runs.directory import RunDirectory
@@ -373,6 +374,11 @@ def test_trainings_that_nobody_reads_any_more_are_saved_and_no_other_one_begins(
         FolderLock(folder).release()  # nobody trains there any more
 
 
+def _belongs_to_its_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
+
+
 @pytest.mark.slow
 def test_a_run_whose_terminal_is_closed_is_saved(tmp_path: Path) -> None:
     master, terminal = pty.openpty()
@@ -383,7 +389,7 @@ def test_a_run_whose_terminal_is_closed_is_saved(tmp_path: Path) -> None:
         stdout=terminal,
         stderr=terminal,
         start_new_session=True,
-        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),
+        preexec_fn=_belongs_to_its_terminal,
     )
     os.close(terminal)
     os.set_blocking(master, False)
@@ -431,6 +437,18 @@ def test_a_run_stops_at_a_score_and_its_best_agent_can_be_evaluated(recollect: R
     outcome = recollect("eval", str(folder), "--best", "--episodes", "3")
     assert outcome.code == 0, outcome.err
     assert outcome.out.startswith("evaluation: ")
+
+
+def test_a_run_has_its_session_options_before_it_is_one(recollect: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(path: Path, *args: object) -> None:
+        assert json.loads((path / "session.json").read_text())["stop_at"] == 7
+        assert not RunDirectory(path).exists, "if it is killed here, there is nothing to resume"
+        raise StorageError("no room")
+
+    monkeypatch.setattr(RunDirectory, "create", stop)
+    outcome = recollect(*CARTPOLE, "--steps", "100", "--stop-at", "7", *TINY)
+    assert (outcome.code, outcome.err) == (2, "error: no room\n")
+    assert list(Path("runs").iterdir()) == [], "a run that could not begin leaves nothing"
 
 
 def test_without_an_evaluation_no_agent_is_the_best(recollect: Run) -> None:

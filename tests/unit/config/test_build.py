@@ -12,6 +12,7 @@ from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import GAEBuffer, NStepReplayBuffer, ReplayBuffer
 from recollect.config import build, presets, resolve
 from recollect.errors import ConfigError, EnvError
+from recollect.learner import Learner
 from recollect.scheme.scheme import Scheme
 
 SMALL = {"actor.hidden_sizes": [8, 8], "num_test_envs": 2}
@@ -92,6 +93,17 @@ def test_every_preset_can_be_built(name: str) -> None:
     num_stages = (config.steps - algo.start_steps) / (algo.update_every * config.num_envs)
     num_evaluations = num_stages * algo.num_epochs * algo.num_mini_batch / algo.test_every
     assert 5 <= num_evaluations <= 20, "a curve needs some evaluations, and they cost time"
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names() if presets.tested(name) is None])
+def test_a_preset_that_was_never_run_to_its_end_trains(name: str) -> None:
+    # Long enough for the returns over 20 steps of games.
+    config = resolve(preset=name, overrides={"num_test_envs": 1, "algo.start_steps": 64, "mini_batch_size": 8})
+    learner = Learner(build(config), 130)
+    while not learner.done() and not learner.scheme.algo.num_computed:
+        learner.step()
+    assert learner.scheme.algo.num_computed, "no update"
+    learner.stop()
 
 
 @pytest.mark.parametrize("vec", ["async", "native", "envpool"])

@@ -127,3 +127,16 @@ def test_what_cannot_be_written_is_named_and_leaves_the_file_as_it_is(tmp_path: 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no config file 'nowhere\.yaml'"):
         read_document("nowhere.yaml")
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize("text", [BOMB, "a: &a [*a]\n", "a: &a {b: *a}\n"])
+def test_aliases_that_stand_for_too_much_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="aliases stand for more than 100,000 values"):
+        read_document(path)

@@ -14,7 +14,7 @@ from recollect.config.parts import ALGO, ENV, registry
 UNTUNED = {
     "image": "ALE/Breakout-v5",
     "vector": "MountainCar-v0",
-    "vector-continuous": "Hopper-v5",
+    "vector-continuous": "Swimmer-v5",
     "goal": "FetchPush-v4",
 }
 
@@ -27,10 +27,10 @@ UNTUNED = {
         ("sac-discrete", "ALE/Pong-v5", "image-sac-discrete"),
         ("sac", "CarRacing-v3", "image-sac"),
         ("ddqn", "MountainCar-v0", "vector-ddqn"),
-        ("ppo", "MountainCar-v0", "vector-ppo"),
-        ("ppo", "Hopper-v5", "vector-continuous-ppo"),
-        ("sac", "Hopper-v5", "vector-sac"),
-        ("td3", "Hopper-v5", "vector-td3"),
+        ("ppo", "Acrobot-v1", "vector-ppo"),
+        ("ppo", "Swimmer-v5", "vector-continuous-ppo"),
+        ("sac", "Swimmer-v5", "vector-sac"),
+        ("td3", "Swimmer-v5", "vector-td3"),
         ("sac", "FetchPush-v4", "goal-sac"),
         ("td3", "FetchPush-v4", "vector-td3"),
     ],
@@ -66,7 +66,15 @@ def test_what_is_set_wins() -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "num_envs", "num_mini_batch"),
-    [({}, 1, 2), ({"vec": "async"}, 8, 16), ({"num_envs": 3}, 3, 6), ({"vec": "async", "num_envs": 2}, 2, 4)],
+    [
+        ({}, 1, 2),
+        ({"vec": "async"}, 8, 16),
+        ({"num_envs": 3}, 3, 6),
+        ({"vec": "async", "num_envs": 2}, 2, 4),
+        ({"num_envs": 3, "num_col_workers": 2}, 3, 12),
+        ({"num_envs": 3, "scheme.num_col_workers": 2}, 3, 12),
+        ({"num_envs": 3, "num_col_workers": 2, "col_mode": "async"}, 3, 6),
+    ],
 )
 def test_updates_for_each_step_stay_the_same_with_several_envs(
     overrides: dict[str, Any], num_envs: int, num_mini_batch: int
@@ -96,7 +104,7 @@ def test_every_kind_can_be_built_and_says_what_it_is(name: str) -> None:
     assert presets.about(name).endswith(")")
     is_discrete = gym.spaces.Box not in registry(ALGO)[algo].action_spaces
     env = "CarRacing-v3" if kind == "image" and not is_discrete else UNTUNED[kind]
-    env = "Hopper-v5" if kind == "vector" and not is_discrete else env
+    env = "Swimmer-v5" if kind == "vector" and not is_discrete else env
     env = "recollect/BitFlip-v0" if kind == "goal" and is_discrete else env
     config = resolve(algo, env, preset=name, overrides={"num_test_envs": 1, "storage.size": 1000})
     scheme = build(config)

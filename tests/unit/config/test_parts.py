@@ -62,7 +62,9 @@ def test_a_mistyped_option_is_refused_with_the_closest() -> None:
 
 
 def test_an_option_of_another_storage_is_refused_with_those_that_have_it() -> None:
-    with pytest.raises(ConfigError, match="storage has no option 'alpha'; per, ere, her have it, replay has not"):
+    with pytest.raises(
+        ConfigError, match="storage has no option 'alpha'; per, ere, her, mixed have it, replay has not"
+    ):
         check_options(STORAGE, "replay", ["alpha"])
 
 

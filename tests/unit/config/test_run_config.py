@@ -157,3 +157,20 @@ def test_presets_resolve_and_say_what_they_are(name: str) -> None:
     assert presets.find(config.algo, config.env) == name, "two presets for one algorithm and environment"
     assert presets.about(name)
     assert RunConfig.from_document(config.to_document()) == config
+
+
+def test_a_preset_says_how_it_did_or_that_it_is_untested() -> None:
+    assert presets.tested("pendulum-sac").keys() == {"return", "error", "seeds", "date"}
+    assert presets.about("fetchreach-sac-her").endswith("(success 100 % ± 0 %, 3 seeds, 2026-11-16)")
+    assert presets.tested("hopper-sac") is None
+    assert "(untested; published: return 2,249" in presets.about("hopper-sac")
+
+
+def test_a_preset_that_begins_with_another_says_only_what_differs() -> None:
+    base, found = presets.load("vector-sac"), presets.load("bipedalwalker-sac")
+    assert found["algo"]["gamma"] == 0.98
+    assert found["algo"]["mini_batch_size"] == base["algo"]["mini_batch_size"]
+    assert found["storage"] == base["storage"]
+    assert found["env"] == "BipedalWalker-v3"
+    assert presets.load("pong-rainbow")["algo"] == presets.load("image-rainbow")["algo"]
+    assert base == presets.load("vector-sac"), "loading one preset changes no other"

@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium as gym
 import pytest
+import torch
 import yaml
 
 from recollect import DDQN, Agent
@@ -154,6 +155,22 @@ def test_parts_that_the_caller_gives_need_no_trust(place: str, given: dict[str, 
     assert agent.num_steps == 60
     agent.close()
     assert not trap.exists()
+
+
+def double_width(obs_space: Any) -> torch.nn.Module:
+    """Features of the caller's own."""
+    return torch.nn.Linear(obs_space.shape[0], 8)
+
+
+def test_what_was_used_or_allowed_before_is_asked_about_again(tmp_path: Path) -> None:
+    agent = Agent("ddqn", "CartPole-v1", preset="none", features=double_width)
+    agent.save(tmp_path / "run")
+    agent.save(tmp_path / "run")  # the folder is its own
+    for given in ({"trust": True}, {"features": double_width}):
+        with pytest.raises(ConfigError, match=f"asks to import the module {__name__};"):
+            Agent.load(tmp_path / "run")
+        Agent.load(tmp_path / "run", **given).close()  # type: ignore[arg-type]
+    assert not (tmp_path / "run-2").exists()
 
 
 def test_only_parts_of_the_run_can_be_given_again(forge: Forge) -> None:
