@@ -4,6 +4,7 @@ PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
 FORGERIES ?= 20000
+KILLS ?= 500
 
 VENV := .venv
 BENCH_VENV := .venv-bench
@@ -20,7 +21,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-training mutants clean distclean
+.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-checkpoint bench-training mutants docs dist clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -40,8 +41,8 @@ test-quick: $(STAMP) ## run a cross-section of the tests in a minute or so, with
 test-all: $(STAMP) ## run the tests with the long tables
 	RECOLLECT_LONG=1 $(RUN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-chaos: $(STAMP) ## fail, tear and kill every write of a checkpoint, and forge 20,000 runs; takes an hour or more
-	RECOLLECT_LONG=1 RECOLLECT_FORGERIES=$(FORGERIES) $(RUN) -m pytest -n $(JOBS) --dist loadgroup \
+chaos: $(STAMP) ## fail, tear and kill every write of a checkpoint, kill 500 trainings, forge 20,000 runs; takes hours
+	RECOLLECT_LONG=1 RECOLLECT_FORGERIES=$(FORGERIES) RECOLLECT_KILLS=$(KILLS) $(RUN) -m pytest -n $(JOBS) --dist loadgroup \
 		tests/unit/test_disk.py tests/unit/runs tests/unit/agent/storages/experience/persistence $(ARGS)
 
 check: $(STAMP) ## lint, format check, types
@@ -59,11 +60,22 @@ bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 bench-guard: $(STAMP) ## count what the hot paths do; fails where one does 5 % more than before
 	$(RUN) -m benchmarks.guard $(ARGS)
 
+bench-checkpoint: $(BENCH_STAMP) ## measure what a checkpoint of a full replay costs, beside the peers'
+	$(BENCH_RUN) -m benchmarks.checkpoint $(ARGS)
+
 bench-training: $(BENCH_STAMP) $(JAX_STAMP) ## time whole training loops beside the peers', SBX in a venv of its own
 	$(BENCH_RUN) benchmarks/training.py $(ARGS)
 
 mutants: $(STAMP) ## plant faults into the source and see the tests catch each one
 	$(RUN) -m tests.mutants -n $(JOBS) $(ARGS)
+
+docs: $(STAMP) ## build the site into build/site; a warning is an error
+	$(RUN) docs/site.py build/docs
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
+dist: $(STAMP) ## build the wheel and the source distribution into dist/
+	$(RUN) -m build --outdir dist .
 
 clean: ## remove caches and build products
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         return _list(runs, options.out)
     failed = [] if options.report else run_missing(runs, options)
-    rows = [_row(cell, options.out) for cell in options.suite]
+    rows = [read_row(cell, options.out) for cell in options.suite]
     if options.ablation:
         _publish_ablation(rows, options.out)
     else:
@@ -80,7 +80,8 @@ def run_missing(runs: list[Run], options: argparse.Namespace) -> list[Run]:
     return Runner(options.out, options.jobs, pythons).run(able)
 
 
-def _row(cell: Cell, folder: Path) -> report.Row:
+def read_row(cell: Cell, folder: Path) -> report.Row:
+    """Read the records of a cell's seeds that there are."""
     records = (Run(cell, seed).record(folder) for seed in cell.seeds)
     return report.Row(cell, [record for record in records if record is not None])
 

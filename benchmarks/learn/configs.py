@@ -16,10 +16,10 @@ def config_of(cell: Cell, seed: int) -> dict[str, Any]:
 
 
 def _without_defaults(config: RunConfig) -> dict[str, Any]:
-    """Leave out defaults and parts without options: a setting that is new must not disown the records of before."""
+    """Leave out defaults and what is empty: a setting that is new must not disown the records of before."""
     defaults = {name: entry.default for name, entry in settings().items()}
     document = config.to_document()
-    return {name: value for name, value in document.items() if value != defaults.get(name, {})}
+    return {name: value for name, value in document.items() if value not in (defaults.get(name), {}, [])}
 
 
 def run_config(cell: Cell, seed: int) -> RunConfig:

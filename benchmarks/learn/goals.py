@@ -61,6 +61,19 @@ class AsGoodAs:
         return None if peer is None else max(peer.mean - peer.error - score.mean, 0.0)
 
 
+@dataclass(frozen=True)
+class BetterThan:
+    """The mean is above another cell's mean plus one standard error of it."""
+
+    peer: str
+
+    def text(self, unit: str) -> str:
+        return f"> {self.peer} + 1 standard error"
+
+    def shortfall(self, score: Estimate, peer: Estimate | None) -> float | None:
+        return None if peer is None else max(peer.mean + peer.error - score.mean, 0.0)
+
+
 def format_score(score: float, unit: str) -> str:
     """Write a return with as many decimals as it deserves, or a rate in per cent."""
     if unit == "success":

@@ -7,6 +7,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from recollect.agent.kernels.fusible import plain_operators
+
 _ATEN: Final = torch.ops.aten
 PRODUCTS: Final = frozenset(
     {
@@ -39,9 +41,10 @@ class Recorder(TorchDispatchMode):
 def recorded(update: Callable[[], int]) -> Callable[[], int]:
     """Record the products of one call, and return a function that repeats them and returns the updates they stand for.
 
-    Autograd calls them with the layouts that count, such as transposed weights, so these are kept.
+    Autograd calls them with the layouts that count, such as transposed weights, so these are kept. Our kernels, which
+    multiply unseen, are left out for that call.
     """
-    with Recorder() as recorder:
+    with plain_operators(), Recorder() as recorder:
         num_updates = update()
 
     @torch.no_grad()
