@@ -23,7 +23,7 @@ class Body(nn.Module):
 
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
-        self.features = _features_of(space, config).eval()
+        self.features = _features_of(space, config)
         self.shift = RandomShift(space, config.random_shift) if config.random_shift else None
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
