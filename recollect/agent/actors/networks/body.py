@@ -38,7 +38,7 @@ class Body(nn.Module):
     def unroll(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
         num_seq, length = done.shape[:2]
-        shifted = obs if self.shift is None else self.shift(obs)
+        shifted = obs if self.shift is None else self.shift.shift_sequences(obs)
         flat = self._encode(map_observation(lambda part: part.flatten(0, 1), shifted))
         features = flat.view(num_seq, length, -1)
         if self.memory is None:
