@@ -78,6 +78,7 @@ class Actor(nn.Module):
         self._initialise()
         self._add_targets()
         self.curiosity = RandomDistillation(visible) if plan.intrinsic == "rnd" else None
+        self.eval()
 
     def _initialise(self) -> None:
         """Draw the first weights again, where those of the parts are not what is wanted."""
@@ -90,7 +91,9 @@ class Actor(nn.Module):
         pairs = ((self.body, self.target_body), (self.policy, self.target_policy), (self.critics, self.target_critics))
         self._targets = TargetNetworks(pairs)
         self._learning_parts = [part for part in self.modules() if isinstance(part, LearningPart)]
-        self.noisy_parts = [part for part in _trained(self.policy, self.critics) if isinstance(part, NoisyLinear)]
+        heads = [head for head in (self.policy, self.critics) if head is not None]
+        self.noisy_parts = [part for head in heads for part in head.modules() if isinstance(part, NoisyLinear)]
+        self._trained_networks = (self.body, *heads)
 
     if TYPE_CHECKING:
         create_factory: ClassVar[CreatesActors]
@@ -119,11 +122,13 @@ class Actor(nn.Module):
         """Let networks behave as in learning inside: with dropout, noise, shifts and the statistics of batches."""
         for part in self._learning_parts:
             part.begin(generator)
-        self.body.features.train()
+        for network in self._trained_networks:
+            network.train()
         try:
             yield
         finally:
-            self.body.features.eval()
+            for network in self._trained_networks:
+                network.eval()
             for part in self._learning_parts:
                 part.end()
 
@@ -337,7 +342,3 @@ class Actor(nn.Module):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read weights that an actor of the same shape saved."""
         load_weights(self, path)
-
-
-def _trained(*networks: nn.Module | None) -> Iterator[nn.Module]:
-    return chain.from_iterable(network.modules() for network in networks if network is not None)
