@@ -70,9 +70,12 @@ class BaseBuffer(Storage):
 
     config_class: ClassVar[type[StorageConfig]] = StorageConfig
     config: StorageConfig
+    # What people call it; of a class that does not say, its own name.
+    title: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.title = vars(cls).get("title", cls.__name__)
         cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
         for name, doc in cls.config_class.docs().items():
             if not hasattr(cls, name):
