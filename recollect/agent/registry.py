@@ -302,7 +302,7 @@ def register(kind: Literal["wrapper"], name: str, part: "EnvWrapper | str") -> N
 def register(kind: Literal["callback"], name: str, part: "type[Callback] | StepFunction | str") -> None: ...
 @overload
 def register(kind: Literal["function"], name: str, part: Callable[..., Any] | str) -> None: ...
-def register(kind: Kind, name: str, part: Any) -> None:
+def register(kind: Kind, name: str, part: object) -> None:
     """Let a part of your own be found by a name, wherever a built-in one is: in Python, configs, the command line.
 
     Parameters

@@ -326,7 +326,7 @@ class BaseBuffer(Storage):
         """Resume from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
 
-    def _kept(self, sample: Any) -> Any:
+    def _kept(self, sample: object) -> Any:
         """A sample without keys that have no value, or that no storage of this class keeps; all else is left alone."""
         if not isinstance(sample, Mapping):
             return sample
