@@ -66,7 +66,7 @@ def _test_envs(scheme: Scheme) -> VecEnvFactory:
     return factory
 
 
-def _make(factory: VecEnvFactory, **options: Any) -> gym.Env[Any, Any]:
+def _make(factory: VecEnvFactory, **options: object) -> gym.Env[Any, Any]:
     """One environment of a factory, with some other options."""
     single = replace(factory, env_kwargs={**factory.env_kwargs, **options}, kind=keys.SYNC)
     return single.build_one(is_training=False)()

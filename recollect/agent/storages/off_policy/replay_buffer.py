@@ -94,6 +94,7 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
     create_factory = Creates(ReplayConfig)
+    title = "uniform replay"
     config: ReplayConfig
     # Columns that a batch has because of how it was drawn, beside the ids.
     drawn_keys: ClassVar[tuple[str, ...]] = ()

@@ -294,7 +294,7 @@ def state_of(envs: VectorEnvs) -> dict[str, Any] | str:
     return envs.state() if isinstance(envs, SavableEnvs) else f"{type(envs).__name__} has no method state"
 
 
-def _form(values: Any) -> Any:
+def _form(values: Observation) -> object:
     """Dtypes and shapes of (nested) arrays, as nested."""
     if isinstance(values, Mapping):
         return {key: _form(value) for key, value in values.items()}
