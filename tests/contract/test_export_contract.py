@@ -25,6 +25,8 @@ from recollect.export.noise import GivenNoise
 from recollect.export.policy import NEXT_STATE, STATE, ExportablePolicy, flat_observation
 from recollect.predictor import Predictor
 
+pytestmark = pytest.mark.slow
+
 VECTOR = Box(-3.0, 3.0, (5,), np.float32)
 IMAGE = Box(0, 255, (36, 40, 2), np.uint8)
 OBSERVATIONS: dict[str, gym.Space[Any]] = {

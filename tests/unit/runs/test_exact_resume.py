@@ -20,6 +20,8 @@ from recollect.runs.checkpoints import read_commit
 from recollect.scheme.collection.c_worker import CWorker
 from tests.schemes import make_scheme
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {
     "hidden_sizes": [8],
     "mini_batch_size": 8,
