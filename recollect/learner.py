@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect import keys, metrics, units
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
-from recollect.checks import check_count, check_number, check_whole
+from recollect.checks import check_count, check_list, check_number, check_whole
 from recollect.config.describe import describe
 from recollect.errors import (
     ConfigError,
@@ -150,6 +150,7 @@ class Learner:
         self.logged: dict[str, float] = {}
         self.unwritten: set[str] = set()
         self._rates = Rates()
+        callbacks, writers = check_list("callbacks", callbacks), check_list("writers", writers)
         keeps_best = log_dir is None or any(isinstance(callback, KeepBest) for callback in callbacks)
         self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
         self._callbacks.check(scheme)
