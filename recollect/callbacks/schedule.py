@@ -87,7 +87,7 @@ class Schedule(Callback):
         self._is_whole = isinstance(value, int)
         if self._origin is None:
             self._origin = learner.num_steps, value if self._start is None else self._start
-        self._present = None
+            self._present = None
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
@@ -105,11 +105,13 @@ class Schedule(Callback):
         self._origin = None  # another training has a schedule of its own
 
     def state(self) -> dict[str, Any]:
-        return {} if self._origin is None else {"origin": self._origin}
+        return {} if self._origin is None else {"origin": self._origin, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         first_step, start = state["origin"]
         self._origin = as_count(first_step), as_number(start)
+        present = state.get("present")
+        self._present = None if present is None else as_number(present)
 
     def _value(self, learner: "Learner") -> float:
         """The value of the present step; it depends on nothing else, so that a resumed run has the same."""
