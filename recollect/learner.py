@@ -400,8 +400,10 @@ class Learner:
 
     def _restore(self) -> None:
         try:
-            self.elapsed_s, states = self._recorder.restore(self.scheme)
-            self._callbacks.load_state(states)
+            restored = self._recorder.restore(self.scheme)
+            self.elapsed_s = restored.elapsed_s
+            self._callbacks.load_state(restored.callbacks)
+            self.log(restored.logged)
         except BaseException:
             self._recorder.close()
             raise

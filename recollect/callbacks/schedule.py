@@ -94,7 +94,7 @@ class Schedule(Callback):
         self._is_whole = isinstance(value, int)
         if self._origin is None:
             self._origin = learner.num_steps, value if self._start is None else self._start
-        self._present = None
+            self._present = None
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
@@ -112,11 +112,13 @@ class Schedule(Callback):
         self._origin = None  # another training has a schedule of its own
 
     def state(self) -> dict[str, Any]:
-        return {} if self._origin is None else {"origin": self._origin}
+        return {} if self._origin is None else {"origin": self._origin, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         first_step, start = state["origin"]
         self._origin = as_count(first_step), as_number(start)
+        present = state.get("present")
+        self._present = None if present is None else as_number(present)
 
     def _extremes(self, start: float) -> list[float]:
         """Values that the schedule comes to, its first and its last one among them."""
