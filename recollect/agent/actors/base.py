@@ -247,7 +247,8 @@ class Actor(nn.Module):
     def _body(self, target: bool) -> Body:
         return self.body if not target or self.target_body is None else self.target_body
 
-    def _visible(self, obs: Observation) -> Observation:
+    def visible(self, obs: Observation) -> Observation:
+        """What networks see of observations `[rows, …]`, on the actor's device: not which actions are allowed."""
         return self.to_tensors(without_mask(obs) if self.is_masked else obs)
 
     def _normalise(self, obs: Observation) -> Observation:
@@ -298,8 +299,7 @@ class Actor(nn.Module):
         """
         rows = slice(None) if skip is None else np.flatnonzero(~skip)
         if self.normaliser is not None or self.curiosity is not None:
-            visible = without_mask(obs) if self.is_masked else obs
-            seen = self.to_tensors(map_observation(lambda values: values[rows], visible))
+            seen = self.visible(map_observation(lambda values: values[rows], obs))
             for part in (self.normaliser, self.curiosity):
                 if part is not None:
                     part.update(seen)
@@ -319,13 +319,13 @@ class Actor(nn.Module):
         """How badly the novelty of observations `[rows, …]` is predicted, `[rows, 1]`; None if nobody asks for it."""
         if self.curiosity is None:
             return None
-        return self.curiosity.novelty(self._visible(obs))
+        return self.curiosity.novelty(self.visible(obs))
 
     def intrinsic_reward(self, obs: Observation) -> Tensor | None:
         """Rewards `[rows, 1]` of having reached observations `[rows, …]`; None if there are none."""
         if self.curiosity is None:
             return None
-        rewards: Tensor = self.curiosity(self._visible(obs))
+        rewards: Tensor = self.curiosity(self.visible(obs))
         return rewards
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
