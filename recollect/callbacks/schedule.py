@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from recollect.callbacks.callback import Callback
+from recollect.config.parts import ALGO, STORAGE
 from recollect.errors import ConfigError, closest
 from recollect.records import as_count, as_number
 
@@ -19,8 +20,6 @@ Points = Sequence[tuple[float, float]]
 
 # A change reaches all workers, so that there are not more of them than a curve needs.
 _NUM_CHANGES: Final = 1000
-_ALGORITHM: Final = "algo"
-_STORAGE: Final = "storage"
 _SHAPES: Final[dict[str, Callable[[float], float]]] = {
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
@@ -97,7 +96,7 @@ class Schedule(Callback):
         value = round(self._value(learner)) if self._is_whole else self._value(learner)
         if value != self._present:
             self._present = value
-            change = learner.update_storage_parameter if part == _STORAGE else learner.update_algorithm_parameter
+            change = learner.update_storage_parameter if part == STORAGE else learner.update_algorithm_parameter
             change(name, value)
             learner.log({f"schedule/{name}": value})
 
@@ -126,7 +125,7 @@ class Schedule(Callback):
     def _target(self, scheme: "Scheme") -> tuple[str, str]:
         """The part that has the option, and the option's name there."""
         part, _, name = self.option.rpartition(".")
-        known = {part: _changing(scheme, part) for part in (_ALGORITHM, _STORAGE)}
+        known = {part: _changing(scheme, part) for part in (ALGO, STORAGE)}
         if part in known and name in known[part]:
             return part, name
         for owner, names in known.items():
@@ -145,13 +144,13 @@ def _checked_points(points: Points) -> Points:
 
 def _changing(scheme: "Scheme", part: str) -> list[str]:
     """Options of a part that can change while running."""
-    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
+    owner: Any = scheme.algo if part == ALGO else scheme.storage
     config = getattr(owner, "config", None)
     if config is None:
         return []
-    return list(config.docs()) if part == _ALGORITHM else list(config.changing())
+    return list(config.docs()) if part == ALGO else list(config.changing())
 
 
 def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
-    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
+    owner: Any = scheme.algo if part == ALGO else scheme.storage
     return getattr(owner.config, name)
