@@ -71,7 +71,7 @@ class Progress(LiveDisplay):
             losses_line(found),
             workers_line(found),
         )
-        rows = [row for line in lines if line for row in folded(line, self.width)]
+        rows = [row for line in lines if line for row in folded(line, self.width - 1)]
         return [f" {row}" for row in [*rows, *worker_lines(found)]]
 
     def _plain_line(self, found: Metrics) -> str:
