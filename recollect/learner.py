@@ -169,7 +169,7 @@ class Learner:
         if resume:
             self._restore()
         elif self.run is not None and (gap := scheme.resume_gap) is not None:
-            _RESUME_LOG.info("a resumed run will begin new episodes where this one was in the middle of some: %s", gap)
+            _RESUME_LOG.info("if this run is resumed, new episodes begin: %s", gap)
         self._num_episodes = self._count_episodes()
         self._next_test = self._following_test()
 

@@ -16,9 +16,10 @@ from recollect.agent.storages.off_policy import ere_buffer, nstep_buffer, per_bu
 from recollect.agent.storages.snapshots import load_storage, save_storage
 from recollect.checks import check_count
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.extras import the_extra
 
 if find_spec("tensordict") is None:
-    raise ConfigError("recollect.adapters.torchrl needs the extra 'torchrl': pip install \"recollect[torchrl]\"")
+    raise ConfigError(f"recollect.adapters.torchrl needs {the_extra('torchrl')}")
 
 from tensordict import TensorDict, TensorDictBase
 

@@ -21,7 +21,7 @@ def drop_stale_kernels(folder: Path) -> None:
     stamp = cache / "kernels.stamp"
     if stamp.exists() and stamp.stat().st_mtime_ns == newest:
         return
-    _log.info("kernels are compiled, once after an install: this takes about 20 seconds")
+    _log.info("compiling kernels, once after an install: this takes about 20 seconds")
     with suppress(OSError):
         cache.mkdir(exist_ok=True)
         for pattern in ("*.nbi", "*.nbc"):

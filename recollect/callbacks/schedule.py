@@ -8,6 +8,7 @@ import numpy as np
 
 from recollect.agent.registry import FUNCTIONS, is_reference
 from recollect.callbacks.callback import Callback
+from recollect.config.parts import ALGO, STORAGE
 from recollect.errors import ConfigError, closest
 from recollect.records import as_count, as_number
 
@@ -22,8 +23,6 @@ Points = Sequence[tuple[float, float]]
 _NUM_CHANGES: Final = 1000
 # Share of a training at which the last change comes.
 _LAST_SHARE: Final = 1 - 1 / _NUM_CHANGES
-_ALGORITHM: Final = "algo"
-_STORAGE: Final = "storage"
 _SHAPES: Final[dict[str, Callable[[float], float]]] = {
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
@@ -104,7 +103,7 @@ class Schedule(Callback):
         value = round(self._value(learner)) if self._is_whole else self._value(learner)
         if value != self._present:
             self._present = value
-            change = learner.update_storage_parameter if part == _STORAGE else learner.update_algorithm_parameter
+            change = learner.update_storage_parameter if part == STORAGE else learner.update_algorithm_parameter
             change(name, value)
             learner.log({f"schedule/{name}": value})
 
@@ -146,7 +145,7 @@ class Schedule(Callback):
     def _target(self, scheme: "Scheme") -> tuple[str, str]:
         """The part that has the option, and the option's name there."""
         part, _, name = self.option.rpartition(".")
-        known = {part: _changing(scheme, part) for part in (_ALGORITHM, _STORAGE)}
+        known = {part: _changing(scheme, part) for part in (ALGO, STORAGE)}
         if part in known and name in known[part]:
             return part, name
         for owner, names in known.items():
@@ -177,7 +176,7 @@ def _changing(scheme: "Scheme", part: str) -> list[str]:
     config = getattr(_owner(scheme, part), "config", None)
     if config is None:
         return []
-    return list(config.docs()) if part == _ALGORITHM else list(config.changing())
+    return list(config.docs()) if part == ALGO else list(config.changing())
 
 
 def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
@@ -185,4 +184,4 @@ def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
 
 
 def _owner(scheme: "Scheme", part: str) -> Any:
-    return scheme.algo if part == _ALGORITHM else scheme.storage
+    return scheme.algo if part == ALGO else scheme.storage

@@ -63,7 +63,7 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
     ) -> None:
         if copy_info_dict:
             warnings.warn(
-                "copy_info_dict: infos are not stored, so that compute_reward gets empty ones",
+                "copy_info_dict has no effect: infos are not stored, and compute_reward gets empty ones",
                 RecollectWarning,
                 stacklevel=2,
             )

@@ -340,7 +340,7 @@ class BaseBuffer(Storage):
         known = (*self.storage_tensors, *_MARKS)
         for key in sample.keys() - set(known):
             self._warn_once(
-                f"{type(self).__name__} does not keep {key!r}, which is left out; {closest(str(key), known)}"
+                f"{type(self).__name__} does not store {key!r} and leaves it out; {closest(str(key), known)}"
             )
         kept = {key: sample[key] for key in sample if key in known and sample[key] is not None}
         if len(kept) == len(sample):

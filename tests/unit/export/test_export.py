@@ -246,4 +246,4 @@ def test_other_documents_are_no_spaces(document: Any) -> None:
 
 def test_a_missing_library_names_its_extra() -> None:
     with pytest.raises(ConfigError, match=r"needs the extra 'export': pip install \"recollect\[export\]\""):
-        import_extra("no_such_library", "export", "Exporting to ONNX")
+        import_extra("no_such_library", "export", "Exporting to ONNX needs")

@@ -249,7 +249,7 @@ class ReplayBuffer(BaseBuffer, Storage):
             )
         if not self._has_priorities():
             self._warn_once(
-                f"this {type(self).__name__} draws uniformly, so that priorities change nothing; use a PERBuffer with "
+                f"this {type(self).__name__} draws uniformly, so priorities have no effect; use a PERBuffer with "
                 "an alpha, e.g. alpha=0.6"
             )
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})
