@@ -92,7 +92,7 @@ MUTANTS: Final = (
         LEARNER,
         '            with held_back(), memory_explained("the training"):\n                if self._is_offline:\n',
         "            if True:\n                if self._is_offline:\n",
-        (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with",),
+        (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_continued",),
     ),
     Mutant(
         "a callback that asks to stop is not heard",
@@ -109,7 +109,7 @@ MUTANTS: Final = (
         (f"{CALLBACKS}/test_callback.py::test_every_episode_is_told_once",),
     ),
     Mutant(
-        "a resumed run's callbacks start anew",
+        "a resumed run's callbacks start again",
         LEARNER,
         "            self._callbacks.load_state(states)\n",
         "",

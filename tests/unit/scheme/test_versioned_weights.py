@@ -1,4 +1,4 @@
-"""What one worker has learned, another goes on with."""
+"""What one worker has learned, another continues with."""
 
 import numpy as np
 import pytest
