@@ -151,7 +151,7 @@ class Registry(Mapping[str, PartT]):
 
     def named(self, given: object) -> list[str | dict[str, Any]]:
         """The same as configs keep them: names, each with its options where there are any."""
-        entries = ((self.name_of(part), options) for part, options in self.entries(given))
+        entries = ((self.name_of(part), _named_options(options)) for part, options in self.entries(given))
         return [{NAME: name, **options} if options else name for name, options in entries]
 
     def check(self, option: str, value: object) -> Any:
@@ -210,6 +210,20 @@ class Registry(Mapping[str, PartT]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
+
+
+def _named_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a listed part as configs keep them: classes and functions by their names."""
+    return {name: FUNCTIONS.name_of(value) if callable(value) else value for name, value in options.items()}
+
+
+def found_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as the part takes them: what a text names as `module:Name` is the class or function itself."""
+    return {name: FUNCTIONS.find(value) if _names_code(value) else value for name, value in options.items()}
+
+
+def _names_code(value: object) -> bool:
+    return isinstance(value, str) and (is_reference(value) or value.startswith(NOT_IMPORTABLE))
 
 
 def _ends_like(place: object, part: object) -> bool:

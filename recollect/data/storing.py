@@ -157,7 +157,18 @@ def _as_kept(episode: Episode, storage: BaseBuffer) -> dict[str, Any]:
         extras.setdefault(keys.RHS, np.zeros((len(episode), actor.recurrent_size), np.float32))
     else:
         extras = {name: values for name, values in extras.items() if name not in (keys.RHS, keys.START)}
+    extras = _with_intrinsic_rewards(extras, episode.observations, actor)
     return _with_flags(replace(episode, actions=chosen, extras=extras).steps(), storage)
+
+
+def _with_intrinsic_rewards(extras: dict[str, Any], observations: Observation, actor: Actor) -> dict[str, Any]:
+    """Extras with intrinsic rewards where the agent has any, as own steps have them: those of now if none are given."""
+    if actor.curiosity is None:
+        return {name: values for name, values in extras.items() if name != keys.IREWARD}
+    if keys.IREWARD in extras:
+        return extras
+    rewards = actor.curiosity(actor.visible(map_arrays(lambda values: values[1:], observations)))
+    return extras | {keys.IREWARD: rewards.cpu().numpy()}
 
 
 def _with_flags(steps: dict[str, Any], storage: BaseBuffer) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Videos of episodes, recorded by an environment that renders every frame."""
 
+import inspect
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,11 @@ def check_renders(scheme: Scheme) -> None:
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     factory = _test_envs(scheme)
     name = factory.env_fn if isinstance(factory.env_fn, str) else getattr(factory.env_fn, "__name__", "the environment")
+    if not _takes_render_mode(factory.env_fn):
+        raise ConfigError(
+            f"{name} cannot be recorded: it takes no render_mode; let it take one and give it to the environment that "
+            "it makes"
+        )
     env = _make(factory)
     modes = env.metadata.get("render_modes", [])
     env.close()
@@ -58,6 +64,19 @@ def check_renders(scheme: Scheme) -> None:
         raise ConfigError(f"{name} cannot be recorded: {reason}") from error
     finally:
         env.close()
+
+
+def _takes_render_mode(env_fn: object) -> bool:
+    """Whether an environment can be told how to render; of a function without a signature, it shows when called."""
+    if not callable(env_fn):
+        return True
+    try:
+        inspect.signature(env_fn).bind_partial(render_mode=_FRAMES)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _test_envs(scheme: Scheme) -> VecEnvFactory:

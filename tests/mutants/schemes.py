@@ -318,8 +318,8 @@ MUTANTS: Final = (
     Mutant(
         "normalisers of gradient workers are not put together",
         f"{GRADIENTS}/remote_source.py",
-        "        if reply.gains:\n",
-        "        if not reply.gains:\n",
+        "        if gains:\n",
+        "        if not gains:\n",
         REMOTE_SOURCE,
     ),
     Mutant(

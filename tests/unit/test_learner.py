@@ -443,6 +443,7 @@ def fail_in_env(scheme: Scheme, step: int, reward: float | None = None) -> None:
     envs.step = failing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
 @pytest.mark.parametrize("reward", [None, float("nan")])
 def test_a_run_whose_envs_fail_is_saved_first(reward: float | None, algo: str, storage: str, tmp_path: Path) -> None:

@@ -315,6 +315,13 @@ class BaseBuffer(Storage):
                 self._change_option(parameter_name, new_parameter_value)
             self.changed_parameters[parameter_name] = new_parameter_value
 
+    def config_with(self, parameter_name: str, new_parameter_value: object) -> StorageConfig:
+        """Options with another value of one of them; refuses one that cannot be."""
+        change: dict[str, Any] = {parameter_name: new_parameter_value}
+        config = replace(self.config, **change)
+        self._check_config(config)
+        return config
+
     def state(self) -> Extras:
         """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`.
 
@@ -371,10 +378,7 @@ class BaseBuffer(Storage):
         """Refuse options that do not suit the actor or each other."""
 
     def _change_option(self, name: str, value: object) -> None:
-        changes: dict[str, Any] = {name: value}
-        config = replace(self.config, **changes)
-        self._check_config(config)
-        self.config = config
+        self.config = self.config_with(name, value)
         self._on_change(name)
 
     def _on_change(self, name: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from recollect import keys
@@ -153,12 +154,17 @@ class RemoteGradientSource(SharedComponents, ABC):
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""
         self._check_finite(index, reply.failure, reply.batch)
-        if reply.gains:
-            actor = self.algo.actor
-            normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), reply.gains)
-            self._published = None
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
         self._hear(index, reply.status, lag, num_bytes)
+
+    def _follow(self, replies: Sequence[GradientReply]) -> None:
+        """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
+        gains = [reply.gains for reply in replies if reply.gains]
+        if gains:
+            actor, num_batches = self.algo.actor, sum(reply.row is not None for reply in replies)
+            total = {name: np.sum([each[name] for each in gains], axis=0) for name in gains[0]}
+            normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), total, max(1, num_batches))
+            self._published = None
 
     def _check_finite(self, index: int, failure: str | None, batch: Batch | None) -> None:
         """End the run if a worker's loss was not finite, and keep the batch."""

@@ -175,7 +175,7 @@ class PeerWorker(GWorker):
             name: piece.numpy().reshape(values.shape)
             for (name, values), piece in zip(gains.items(), pieces, strict=True)
         }
-        normaliser_sums.put_sums(self.algo.actor, seen, shared)
+        normaliser_sums.put_sums(self.algo.actor, seen, shared, self.num_peers)
 
     def _share_steps(self) -> None:
         """Count the steps of all peers, so that all of them have the same number of batches."""

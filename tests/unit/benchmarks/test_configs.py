@@ -42,7 +42,7 @@ def test_our_cells_are_on_the_task_that_they_name(key: str) -> None:
     if cell.task.endswith(("-v0", "-v1", "-v3", "-v4", "-v5")):
         assert config.env == cell.task
     else:
-        assert config.env in ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+        assert config.env in ("recollect/BitFlip-v0", "recollect/RecallCue-v0", "recollect/RoomChain-v0")
     assert config.algo in cell.agent.lower()
 
 
@@ -53,6 +53,8 @@ def test_cells_that_must_fail_differ_from_their_preset_by_the_one_ingredient() -
     assert run_config(CELLS["recall-ppo"], 1).actor_options["memory"] is None
     assert run_config(CELLS["mountaincar-ppo-rnd"], 1).algo_options["intrinsic"] == "rnd"
     assert run_config(CELLS["mountaincar-ppo"], 1).algo_options["intrinsic"] is None
+    assert run_config(CELLS["rooms-ppo-rnd"], 1).algo_options["intrinsic"] == "rnd"
+    assert run_config(CELLS["rooms-ppo"], 1).algo_options["intrinsic"] is None
 
 
 @pytest.mark.parametrize("task", ["pendulum-sac", "lunarlander-ddqn"])

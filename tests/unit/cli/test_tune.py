@@ -23,6 +23,8 @@ from recollect.options import choices, linear_range, log_range
 from tests.unit.cli.conftest import Run
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 TINY = (
     *("--set", "actor.hidden_sizes=[8]", "--set", "start_steps=20", "--set", "num_test_envs=1"),
     *("--steps", "60", "--evaluations", "2", "--episodes", "1"),

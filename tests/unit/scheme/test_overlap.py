@@ -91,6 +91,7 @@ CASES = [(algo, storage) for algo in OFF_POLICY for storage in (STORAGES if algo
 CASES += [("ddqn", "her"), ("sac-discrete", "her")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize(("algo", "storage"), CASES)
 def test_a_run_is_the_same_with_and_without_overlap(algo: str, storage: str) -> None:

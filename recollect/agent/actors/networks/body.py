@@ -23,7 +23,7 @@ class Body(nn.Module):
 
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
-        self.features = _features_of(space, config).eval()
+        self.features = _features_of(space, config)
         self.shift = RandomShift(space, config.random_shift) if config.random_shift else None
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
@@ -38,7 +38,7 @@ class Body(nn.Module):
     def unroll(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
         num_seq, length = done.shape[:2]
-        shifted = obs if self.shift is None else self.shift(obs)
+        shifted = obs if self.shift is None else self.shift.shift_sequences(obs)
         flat = self._encode(map_observation(lambda part: part.flatten(0, 1), shifted))
         features = flat.view(num_seq, length, -1)
         if self.memory is None:

@@ -25,7 +25,7 @@ from recollect.runs import state_files
 
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 TEXT = ("Blackjack-v1", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4")
-OWN = ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+OWN = ("recollect/BitFlip-v0", "recollect/RecallCue-v0", "recollect/RoomChain-v0")
 MUJOCO = (
     "Ant-v5",
     "HalfCheetah-v5",

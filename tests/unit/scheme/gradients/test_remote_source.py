@@ -27,12 +27,17 @@ def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_gradients(
-    kind: Any, num_workers: int = 2, start_steps: int = 16, journals: Path | None = None, **options: Any
+    kind: Any,
+    num_workers: int = 2,
+    start_steps: int = 16,
+    journals: Path | None = None,
+    algo: str = "sac",
+    **options: Any,
 ) -> Any:
     """Real workers of a small agent, all with the same seeds, and a learner of the same."""
     workers = []
     for index in range(num_workers):
-        scheme = make_scheme("sac", "per", start_steps=start_steps)
+        scheme = make_scheme(algo, "per", start_steps=start_steps)
         worker = GWorker(
             index,
             lambda *_, scheme=scheme: scheme.gradients.col_workers,
@@ -40,16 +45,18 @@ def make_gradients(
             journal_folder=journals,
         )
         workers.append(worker)
-    return kind(make_scheme("sac", "per").col_worker, WorkersHere(workers), **options)
+    return kind(make_scheme(algo, "per").col_worker, WorkersHere(workers), **options)
 
 
 def weights_of(algo: Any) -> list[torch.Tensor]:
     return [weight.clone() for weight in algo.actor.state_dict().values()]
 
 
-def test_workers_that_all_do_the_same_are_as_one_here() -> None:
-    here = make_scheme("sac", "per", start_steps=8)
-    elsewhere = [make_gradients(SyncGradientSource, number, start_steps=8) for number in (1, 2)]
+@pytest.mark.parametrize("algo", ["sac", "crossq"])
+def test_workers_that_all_do_the_same_are_as_one_here(algo: str) -> None:
+    """With the statistics of batches, which CrossQ acts by."""
+    here = make_scheme(algo, "per", start_steps=8)
+    elsewhere = [make_gradients(SyncGradientSource, number, start_steps=8, algo=algo) for number in (1, 2)]
     for update in (here.update_worker, *(UWorker(0, gradients) for gradients in elsewhere)):
         for _ in range(4):
             update.step()

@@ -38,23 +38,25 @@ class Peers:
         self.is_left = True
 
 
-Make = Callable[[Peers], PeerWorker]
+Make = Callable[..., PeerWorker]
 
 
 @pytest.fixture
 def make_peer(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def make(group: Peers) -> PeerWorker:
-        scheme: Any = make_scheme("sac", "per", start_steps=8)
-        peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers)
+    def make(group: Peers, algo: str = "sac") -> PeerWorker:
+        scheme: Any = make_scheme(algo, "per", start_steps=8)
+        peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers, num_peers=1 + round(group.share))
         join(peer, group, monkeypatch)
         return peer
 
     return make
 
 
-def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make) -> None:
-    here = make_scheme("sac", "per", start_steps=8)
-    alone, twin = make_peer(Peers()), make_peer(Peers(share=1.0))
+@pytest.mark.parametrize("algo", ["sac", "crossq"])
+def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make, algo: str) -> None:
+    """With the statistics of batches, which CrossQ acts by."""
+    here = make_scheme(algo, "per", start_steps=8)
+    alone, twin = make_peer(Peers(), algo), make_peer(Peers(share=1.0), algo)
     for _ in range(3):
         here.update_worker.step()
         reports = [peer.run_stage() for peer in (alone, twin)]

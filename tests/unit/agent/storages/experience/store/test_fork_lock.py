@@ -17,6 +17,8 @@ from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage
 from tests.zygote import leave
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 30
 NUM_FORKS = 8
 
