@@ -178,7 +178,7 @@ MUTANTS: Final = (
     Mutant(
         "temperatures do not travel with the weights",
         f"{SCHEME}/weights.py",
-        "    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))\n",
+        "    algo.multipliers.load_state_dict(unpack_weights(weights.multipliers))\n",
         "",
         VERSIONED_WEIGHTS,
     ),

@@ -97,7 +97,7 @@ def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
     report = peer.run_stage()
     assert report.reason is not None
     assert report.version == 1
-    assert report.learned is None
+    assert report.weights is None
     assert group.is_left
     assert report.status.num_steps == 8, "what was collected is kept"
     assert peer.run_stage().reason is not None, "there is no group any more"
