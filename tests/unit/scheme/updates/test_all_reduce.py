@@ -65,7 +65,7 @@ def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make, algo: str) 
     for name, weight in here.actor.state_dict().items():
         assert torch.equal(alone.algo.actor.state_dict()[name], weight), name
         assert torch.equal(twin.algo.actor.state_dict()[name], weight), name
-        assert (reports[0].learned.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
+        assert (reports[0].weights.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
 
 
 def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
