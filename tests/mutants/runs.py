@@ -77,7 +77,7 @@ MUTANTS: Final = (
         ("tests/unit/runs/test_progress.py",),
     ),
     Mutant(
-        "a run goes on from its oldest checkpoint",
+        "a run continues from its oldest checkpoint",
         f"{RUNS}/checkpoints.py",
         "for path in reversed(self.paths()):",
         "for path in self.paths():",

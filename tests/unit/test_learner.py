@@ -312,7 +312,7 @@ def interrupt_at(scheme: Scheme, step: int, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["signal", "at once"])
 @pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
-def test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with(
+def test_an_interrupted_run_can_be_saved_resumed_and_continued(
     algo: str, storage: str, how: str, tmp_path: Path
 ) -> None:
     scheme = make_scheme(algo, storage, update_every=8)

@@ -91,7 +91,7 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
         envs = np.flatnonzero(newest == 0)
         if len(self.memory) and len(envs):
             warnings.warn(
-                "The last trajectory in the replay buffer will be truncated; if the same episode goes on, say "
+                "The last trajectory in the replay buffer will be truncated; if the same episode continues, say "
                 "truncate_last_traj=False",
                 UserWarning,
                 stacklevel=2,

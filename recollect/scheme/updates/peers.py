@@ -89,15 +89,15 @@ class PeerGradientSource(RemoteGradientSource):
         self._check_finite(index, report.failure, report.batch)
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
         self._hear(index, report.status, 0, num_shared)
-        if report.learned is not None:
-            apply_weights(self.algo, report.learned)
+        if report.weights is not None:
+            apply_weights(self.algo, report.weights)
 
     def _meet(self) -> None:
         """Bring all workers together, with what the one that is furthest has learned."""
         state = self._newest_state()
         restarted = {index: self._resume_point(index) for index in self._lost}
         calls = [
-            self.workers.call(index, "resume", replace(restarted[index], learned=state))
+            self.workers.call(index, "resume", replace(restarted[index], state=state))
             if index in restarted
             else self.workers.call(index, "adopt", state)
             for index in self.workers.indices
