@@ -41,5 +41,5 @@ class RecordVideo(Callback):
             from recollect.runs.videos import record_videos
 
             self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
-            folder = learner.folder.path / "videos" / f"step-{learner.num_steps}"
+            folder = learner.folder.videos_folder / f"step-{learner.num_steps}"
             record_videos(learner.scheme, folder, self.num_episodes)
