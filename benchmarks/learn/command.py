@@ -81,7 +81,9 @@ def run_missing(runs: list[Run], options: argparse.Namespace) -> list[Run]:
     pythons = {name: python for name, python in find_pythons(options.peer_python).items() if python is not None}
     able = [run for run in runs if run.cell.library in pythons]
     if len(able) < len(runs):
-        logger.warning("%s cells are left out: Stable-Baselines3 is missing; `make bench` installs it", SB3)
+        logger.warning(
+            "%s cells are left out: Stable-Baselines3 is missing, or sb3-contrib; `make bench` installs both", SB3
+        )
     return Runner(options.out, options.jobs, pythons).run(able)
 
 
@@ -124,6 +126,6 @@ def _publish_aggregate() -> None:
     combinations = aggregate.combine([*table, *others])
     overview.draw_profiles(combinations, PROFILES)
     overview.draw_curves(table, CURVES)
-    links = (os.path.relpath(figure, AGGREGATE_PAGE.parent) for figure in (PROFILES, CURVES))
-    section = aggregate.markdown(combinations, *links, report.origin([*table, *others]))
+    profiles, curves = (os.path.relpath(figure, AGGREGATE_PAGE.parent) for figure in (PROFILES, CURVES))
+    section = aggregate.markdown(combinations, profiles, curves, report.origin([*table, *others]))
     write_section(AGGREGATE_PAGE, "aggregate", section)
