@@ -138,6 +138,15 @@ class Options:
         values = ((entry, getattr(self, entry.name)) for entry in fields(self))
         return {entry.name: value for entry, value in values if entry.default is MISSING or value != entry.default}
 
+    def told(self, *others: str) -> str:
+        """The same as `name=value, ...`, without some others, for those who show them."""
+        return ", ".join(f"{name}={_shown(value)}" for name, value in self.changed().items() if name not in others)
+
+
+def _shown(value: object) -> str:
+    """A value as code has it; functions by their names alone."""
+    return str(getattr(value, "__qualname__", repr(value))) if callable(value) else repr(value)
+
 
 def flag(name: str, value: object) -> bool:
     """Check a truth value."""

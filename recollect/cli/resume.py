@@ -14,7 +14,7 @@ _EXAMPLES: Final = """\
   recollect resume runs/pendulum-sac-1 --steps 40_000    train longer than configured
 
 Restores weights, optimisers, random generators, replay and changed parameters. Episodes in progress continue if the
-state of the environments can be saved; otherwise new ones begin."""
+state of the environments can be saved; otherwise new ones begin. `recollect checkpoints RUN` says which."""
 
 
 def make_parser() -> CommandParser:

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Final
@@ -15,7 +15,7 @@ from recollect.errors import ConfigError
 from recollect.units import folded
 
 # Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
-_TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "gae_lambda": "gae"}
+_TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "data_share": "mixed", "gae_lambda": "gae"}
 
 
 def summarise(config: RunConfig, num_threads: int, folder: Path) -> str:
@@ -56,11 +56,20 @@ def _storage(config: RunConfig) -> str:
     known = options_of(STORAGE, config.storage)
     values = {name: config.storage_options.get(name, known[name].default) for name in _TELLING if name in known}
     told = [
-        f"{name} {value:g}"
+        f"{name} {_amount(value)}"
         for name, value in values.items()
         if _TELLING[name] == config.storage or value != known[name].default
     ]
     return f"{title}({', '.join(told)})" if told else title
+
+
+def _amount(value: float | Mapping[str, float]) -> str:
+    """A number, or one for each part by its name."""
+    return (
+        " + ".join(f"{part} {_amount(each)}" for part, each in value.items())
+        if isinstance(value, Mapping)
+        else f"{value:g}"
+    )
 
 
 def say(line: str) -> None:

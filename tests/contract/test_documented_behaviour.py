@@ -150,7 +150,8 @@ def one_sequence_has_a_priority(tmp_path: Path) -> None:
         assert mixed(convert(errors[:, None])).tolist() == pytest.approx([expected])
         assert mixed(convert(errors[None])).tolist() == pytest.approx([expected])
         assert mixed(convert(np.stack([errors, errors])[..., None])).shape == (2, 1)
-    assert storage.get_sequence_priority([1, 2, 6]) == pytest.approx(expected)
+    for whole in ([1, 2, 6], torch.tensor([1, 2, 6]), np.array([1, 2, 6])):
+        assert float(mixed(whole)) == pytest.approx(expected)
 
 
 def sequences_of_one_step_keep_their_errors(tmp_path: Path) -> None:

@@ -116,8 +116,7 @@ class BaseBuffer(Storage):
 
     def __repr__(self) -> str:
         fill = f"{len(self):,}/{self.max_size * self.num_envs:,} transitions, num_envs={self.num_envs}"
-        changed = "".join(f", {name}={value!r}" for name, value in self.config.changed().items() if name != "size")
-        return f"{type(self).__name__}({fill}{changed})"
+        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.told('size'))))})"
 
     @property
     def store(self) -> ExperienceStore:
