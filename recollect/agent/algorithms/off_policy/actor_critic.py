@@ -101,10 +101,10 @@ class ContinuousActorCritic(ActorCritic):
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]] = (gym.spaces.Box,)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserving_exploration(self) -> Iterator[None]:
         kept, self._noise = self._noise, copy(self._noise)
         try:
-            with super().aside():
+            with super().preserving_exploration():
                 yield
         finally:
             self._noise = kept
