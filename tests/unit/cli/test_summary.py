@@ -40,7 +40,8 @@ def config(**more: Any) -> RunConfig:
         ({"storage": "mixed"}, "SAC · mixed replay(data_share 0.5) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
         (
             {"storage": "mixed", "storage_options": {"data_share": {"expert": 0.25, "medium": 0.5}, "share": 0.8}},
-            "SAC · mixed replay(share 0.8, data_share expert 0.25 + medium 0.5) · Pendulum-v1 · seed 1 · 1 thread · runs/x",
+            "SAC · mixed replay(share 0.8, data_share expert 0.25 + medium 0.5) · Pendulum-v1 · seed 1 · 1 thread"
+            " · runs/x",
         ),
         (
             {"storage_options": {"alpha": 0.6, "n_step": 3}, "actor_options": {"memory": "gru"}},
