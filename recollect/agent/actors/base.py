@@ -213,7 +213,10 @@ class Actor(nn.Module):
         rhs : Tensor
             Hidden states after the step; without memory, as given.
         """
-        encoded: tuple[Tensor, Tensor] = self._body(target)(self._normalise(obs), rhs, done)
+        visible, body = self._normalise(obs), self._body(target)
+        if body.hands_on(visible):
+            return visible, rhs
+        encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
