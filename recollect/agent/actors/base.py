@@ -117,13 +117,16 @@ class Actor(nn.Module):
     @contextmanager
     def learning(self, generator: Generator) -> Iterator[None]:
         """Let networks behave as in learning inside: with dropout, noise, shifts and the statistics of batches."""
+        features = self.body.learning_features
         for part in self._learning_parts:
             part.begin(generator)
-        self.body.features.train()
+        if features is not None:
+            features.train()
         try:
             yield
         finally:
-            self.body.features.eval()
+            if features is not None:
+                features.eval()
             for part in self._learning_parts:
                 part.end()
 
@@ -188,7 +191,7 @@ class Actor(nn.Module):
     def to_tensors(self, obs: Observation) -> Observation:
         """Put a (nested) observation on the actor's device, in its own dtypes."""
         device = self.device
-        if type(obs) is np.ndarray:
+        if type(obs) is np.ndarray or type(obs) is Tensor:
             return as_tensor(obs, device)
         return map_observation(lambda array: as_tensor(array, device), obs)
 

@@ -44,7 +44,10 @@ def first_array(obs: Observation) -> Any:
 
 def as_tensor(array: Array, device: torch.device) -> Tensor:
     """Put an array on the device; nothing is copied where it lies there already."""
-    tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
+    if type(array) is Tensor:
+        tensor = array
+    else:
+        tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
     return tensor if tensor.device == device else tensor.to(device)
 
 

@@ -33,6 +33,11 @@ class Body(nn.Module):
         has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
         self._is_bare = type(self.features) is FlatFeatures and not has_parts
 
+    @property
+    def learning_features(self) -> nn.Module | None:
+        """The features, if they have weights or anything else that may behave in another way where it learns."""
+        return None if type(self.features) is FlatFeatures else self.features
+
     def hands_on(self, obs: Observation) -> bool:
         """Whether observations are features as they are, so that nothing needs to be called."""
         return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2

@@ -30,9 +30,27 @@ def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -
     return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
-def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient."""
-    return _run(stack, lead, flat, _columns_of(inputs), None)
+def run_fused(
+    stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None
+) -> Tensor:
+    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
+
+    The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
+    """
+    columns = _columns_of(inputs)
+    batch = columns.shape[-2]
+    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
+    run_stack(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        _num_of(lead),
+        batch,
+        0 if hidden is None else hidden.data_ptr(),
+        out.data_ptr(),
+    )
+    return out
 
 
 class FusedGradient(torch.autograd.Function):
@@ -43,7 +61,7 @@ class FusedGradient(torch.autograd.Function):
         """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
         columns = _columns_of(inputs)
         hidden = torch.empty(_num_of(lead) * columns.shape[-2] * stack.num_hidden, **_ROOM)
-        out = _run(stack, lead, flat, columns, hidden)
+        out = run_fused(stack, lead, flat, (columns,), hidden)
         ctx.stack, ctx.num = stack, _num_of(lead)
         ctx.save_for_backward(flat, out, hidden, columns, *inputs)
         return out
@@ -84,23 +102,6 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
-
-
-def _run(stack: Stack, lead: Lead, flat: Tensor, columns: Tensor, hidden: Tensor | None) -> Tensor:
-    """Results `[*lead, batch, out]`; those of the hidden layers, one layer after the other, in `hidden` if given."""
-    batch = columns.shape[-2]
-    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
-    run_stack(
-        flat.data_ptr(),
-        stack.shape,
-        columns.data_ptr(),
-        _num_inputs(columns),
-        _num_of(lead),
-        batch,
-        0 if hidden is None else hidden.data_ptr(),
-        out.data_ptr(),
-    )
-    return out
 
 
 def _num_of(lead: Lead) -> int:
