@@ -1,4 +1,4 @@
-"""How far values are from their targets: the loss of critics, as one kernel and one step of autograd where that fits."""
+"""How far values are from their targets: the loss of critics, as one kernel and one step of autograd where it fits."""
 
 import math
 from typing import Any, Final, NamedTuple
@@ -58,7 +58,7 @@ def regression(
 
 
 def _is_fusible(values: Tensor, target: Tensor, weights: Tensor | None, action: Tensor | None) -> bool:
-    rows = values.shape[-2:-1] + (1,)
+    rows = (*values.shape[-2:-1], 1)
     if not are_fusible(values, target, *(() if weights is None else (weights,))) or values.dim() != 3:
         return False
     if target.requires_grad or target.shape != rows or (weights is not None and weights.shape != rows):
@@ -105,10 +105,10 @@ class _Regression(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        slopes, values, *given = ctx.saved_tensors
+        slopes, values, target, weights, action = ctx.saved_tensors
         if gradient is None:
             return None, None, None, None, None
         if torch.is_grad_enabled():
-            loss = _by_operators(values, *given, ctx.delta).loss
+            loss = _by_operators(values, target, weights, action, ctx.delta).loss
             (slopes,) = torch.autograd.grad(loss, values, create_graph=True)
         return gradient * slopes, None, None, None, None

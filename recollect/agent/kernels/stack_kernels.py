@@ -224,9 +224,7 @@ def _before(gradient, weight, found):
     ),
     **KERNEL,
 )
-def follow_back(
-    weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found
-):
+def follow_back(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found):
     """Follow the gradients of `run_stack`'s results back through all layers.
 
     Parameters

@@ -14,7 +14,7 @@ from recollect.agent.kernels.stack_kernels import follow_back, run_stack
 
 # What kernels write into, whatever PyTorch's default dtype and device are.
 _CPU: Final = "cpu"
-_ROOM: Final[dict[str, Any]] = {"dtype": torch.float32, "device": torch.device(_CPU)}
+_ROOM: Final[dict[str, Any]] = {"dtype": torch.float32, "device": torch.device("cpu")}
 
 Lead = tuple[()] | tuple[int]
 """First axis of a result: the number of networks, or none for a single one."""
@@ -30,9 +30,7 @@ def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -
     return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
-def run_fused(
-    stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None
-) -> Tensor:
+def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None) -> Tensor:
     """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
 
     The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
