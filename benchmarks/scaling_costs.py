@@ -91,7 +91,7 @@ def measure_messages(num_messages: int) -> dict[str, dict[str, float]]:
 
 
 def make_worker(num_steps: int, obs_size: int) -> Any:
-    """A worker in this process, with a storage that is soon overwritten, as in a run that has gone on for a while."""
+    """A worker in this process, with a storage that is soon overwritten, as in a run that has run for a while."""
     parts = make_parts(0.0, num_steps, obs_size=obs_size, size=4 * num_steps)
     return CWorkerSet(0, 0, **parts).local_worker()
 

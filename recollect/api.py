@@ -20,7 +20,7 @@ from recollect.agent.registry import reference_to
 from recollect.agent.storages import Storage
 from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.callbacks import Callback, StepFunction, named_callbacks
-from recollect.checks import check_count, check_whole
+from recollect.checks import check_count, check_list, check_whole
 from recollect.config import RunConfig, build, resolve
 from recollect.config.files import Document, dump_document, parse_value
 from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, given_name
@@ -203,7 +203,7 @@ class Agent:
             config=config.to_document(),
             **config.checkpoints(),
             writers=writers,
-            callbacks=[*named_callbacks(config), *callbacks],
+            callbacks=[*named_callbacks(config), *check_list("callbacks", callbacks)],
         )
         learner.elapsed_s = self._elapsed_s
         self._learner, self._score = learner, None

@@ -1,8 +1,9 @@
 """Checks of single values, shared by all that take parameters."""
 
 import math
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -50,6 +51,13 @@ def check_number(name: str, value: object, low: float, high: float = math.inf, *
         limits += f" and at most {high:g}" if math.isfinite(high) else ""
         raise ConfigError(f"{name} must be a number {limits}, got {value!r}")
     return number
+
+
+def check_list(name: str, value: object) -> list[Any]:
+    """Return several things as a list, or refuse what is one alone."""
+    if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
+        raise ConfigError(f"{name} must be a list, got {value!r}; write {name}=[...]")
+    return list(value)
 
 
 def check_device(device: "torch.device | str") -> "torch.device":

@@ -14,7 +14,7 @@ import numpy as np
 
 from recollect import keys, metrics, units
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
-from recollect.checks import check_count, check_number, check_whole
+from recollect.checks import check_count, check_list, check_number, check_whole
 from recollect.config.describe import describe
 from recollect.errors import (
     ConfigError,
@@ -150,6 +150,7 @@ class Learner:
         self.logged: dict[str, float] = {}
         self.unwritten: set[str] = set()
         self._rates = Rates()
+        callbacks, writers = check_list("callbacks", callbacks), check_list("writers", writers)
         keeps_best = log_dir is None or any(isinstance(callback, KeepBest) for callback in callbacks)
         self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
         self._callbacks.check(scheme)
@@ -168,7 +169,7 @@ class Learner:
         if resume:
             self._restore()
         elif self.run is not None and (gap := scheme.resume_gap) is not None:
-            _RESUME_LOG.info("a resumed run will begin new episodes where this one was in the middle of some: %s", gap)
+            _RESUME_LOG.info("if this run is resumed, new episodes begin: %s", gap)
         self._num_episodes = self._count_episodes()
         self._next_test = self._following_test()
 
@@ -399,8 +400,10 @@ class Learner:
 
     def _restore(self) -> None:
         try:
-            self.elapsed_s, states = self._recorder.restore(self.scheme)
-            self._callbacks.load_state(states)
+            restored = self._recorder.restore(self.scheme)
+            self.elapsed_s = restored.elapsed_s
+            self._callbacks.load_state(restored.callbacks)
+            self.log(restored.logged)
         except BaseException:
             self._recorder.close()
             raise

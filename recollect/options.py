@@ -76,7 +76,7 @@ def about(
 
 
 def option(
-    default: Any,
+    default: object,
     doc: str,
     check: Check | None = None,
     *,
@@ -120,7 +120,7 @@ class Options:
         return {name: search for name, search in found.items() if search is not None}
 
     @classmethod
-    def of(cls, owner: str, given: Mapping[str, Any], *values: Any, others: Iterable[str] = ()) -> Self:
+    def of(cls, owner: str, given: Mapping[str, Any], *values: object, others: Iterable[str] = ()) -> Self:
         """Make the options from those given by name and by position.
 
         An unknown one is refused in the `owner`'s name, with what it is called here, or the closest of these and of the
@@ -137,6 +137,15 @@ class Options:
         """Options that differ from their defaults, by name."""
         values = ((entry, getattr(self, entry.name)) for entry in fields(self))
         return {entry.name: value for entry, value in values if entry.default is MISSING or value != entry.default}
+
+    def told(self, *others: str) -> str:
+        """The same as `name=value, ...`, without some others, for those who show them."""
+        return ", ".join(f"{name}={_shown(value)}" for name, value in self.changed().items() if name not in others)
+
+
+def _shown(value: object) -> str:
+    """A value as code has it; functions by their names alone."""
+    return str(getattr(value, "__qualname__", repr(value))) if callable(value) else repr(value)
 
 
 def flag(name: str, value: object) -> bool:

@@ -148,6 +148,14 @@ class Actor(Protocol):
     def load(self, path: str | PathLike[str]) -> None: ...
 
 
+@runtime_checkable
+class FollowsEpisodes(Protocol):
+    """An actor that keeps something of the episodes in progress, beside what it has learned."""
+
+    def episodes_state(self) -> dict[str, Any]: ...
+    def load_episodes(self, state: Mapping[str, Any], num_envs: int) -> None: ...
+
+
 class Optimiser(Protocol):
     """What trains an algorithm's parameters."""
 

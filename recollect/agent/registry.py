@@ -151,7 +151,7 @@ class Registry(Mapping[str, PartT]):
 
     def named(self, given: object) -> list[str | dict[str, Any]]:
         """The same as configs keep them: names, each with its options where there are any."""
-        entries = ((self.name_of(part), options) for part, options in self.entries(given))
+        entries = ((self.name_of(part), _named_options(options)) for part, options in self.entries(given))
         return [{NAME: name, **options} if options else name for name, options in entries]
 
     def check(self, option: str, value: object) -> Any:
@@ -212,6 +212,20 @@ class Registry(Mapping[str, PartT]):
         return len(list(iter(self)))
 
 
+def _named_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a listed part as configs keep them: classes and functions by their names."""
+    return {name: FUNCTIONS.name_of(value) if callable(value) else value for name, value in options.items()}
+
+
+def found_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as the part takes them: what a text names as `module:Name` is the class or function itself."""
+    return {name: FUNCTIONS.find(value) if _names_code(value) else value for name, value in options.items()}
+
+
+def _names_code(value: object) -> bool:
+    return isinstance(value, str) and (is_reference(value) or value.startswith(NOT_IMPORTABLE))
+
+
 def _ends_like(place: object, part: object) -> bool:
     """Whether a place may be that of a part; packages also offer parts under other modules than their own."""
     return isinstance(place, str) and place.rpartition(":")[2] == getattr(part, "__qualname__", None)
@@ -234,31 +248,23 @@ def _gymnasium_wrappers() -> Mapping[str, str]:
     return {name: f"{wrappers.__name__}:{name}" for name in wrappers.__all__ if name != "vector"}
 
 
-_STORAGES: Final = "recollect.agent.storages"
+def _by_module(classes: Mapping[str, str], suffix: str = "") -> dict[str, str]:
+    """Places of classes, which go by the names of their modules without a suffix."""
+    return {
+        path.rpartition(".")[2].removesuffix(suffix).replace("_", "-"): f"{path}:{name}"
+        for name, path in classes.items()
+    }
+
+
 _NETWORKS: Final = "recollect.agent.actors.networks"
 ALGORITHM_MODULES: Final = checked_imports(Path(__file__).with_name("algorithms") / "classes.py")
+STORAGE_MODULES: Final = checked_imports(Path(__file__).with_name("storages") / "classes.py")
 ALGORITHMS: Final["Registry[type[LearningAlgorithm]]"] = Registry(
-    "algorithm",
-    "algorithms",
-    # An algorithm goes by the name of its module.
-    {path.rpartition(".")[2].replace("_", "-"): f"{path}:{name}" for name, path in ALGORITHM_MODULES.items()},
+    "algorithm", "algorithms", _by_module(ALGORITHM_MODULES)
 )
 _BEST_KNOWN: Final = ("ddqn", "ddpg", "td3", "sac", "sac-discrete", "mpo", "ppo")
 # `NStepReplayStorage` is made from spaces instead of factories, and so goes by no name.
-STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry(
-    "storage",
-    "storages",
-    {
-        "replay": f"{_STORAGES}.off_policy.replay_buffer:ReplayBuffer",
-        "nstep": f"{_STORAGES}.off_policy.nstep_buffer:NStepReplayBuffer",
-        "per": f"{_STORAGES}.off_policy.per_buffer:PERBuffer",
-        "ere": f"{_STORAGES}.off_policy.ere_buffer:EREBuffer",
-        "her": f"{_STORAGES}.off_policy.her_buffer:HERBuffer",
-        "mixed": f"{_STORAGES}.off_policy.mixed_buffer:MixedBuffer",
-        "gae": f"{_STORAGES}.on_policy.gae_buffer:GAEBuffer",
-        "vtrace": f"{_STORAGES}.on_policy.vtrace_buffer:VTraceBuffer",
-    },
-)
+STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry("storage", "storages", _by_module(STORAGE_MODULES, "_buffer"))
 FEATURES: Final["Registry[FeaturesBuilder]"] = Registry(
     "features",
     "features",
@@ -310,7 +316,7 @@ def register(kind: Literal["wrapper"], name: str, part: "EnvWrapper | str") -> N
 def register(kind: Literal["callback"], name: str, part: "type[Callback] | StepFunction | str") -> None: ...
 @overload
 def register(kind: Literal["function"], name: str, part: Callable[..., Any] | str) -> None: ...
-def register(kind: Kind, name: str, part: Any) -> None:
+def register(kind: Kind, name: str, part: object) -> None:
     """Let a part of your own be found by a name, wherever a built-in one is: in Python, configs, the command line.
 
     Parameters

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from recollect.agent.registry import NAME, WRAPPERS, reference_to
+from recollect.agent.registry import NAME, WRAPPERS, found_options, reference_to
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def wrapped(build: "Callable[[], gym.Env[Any, Any]]", wrappings: Iterable[Wrappi
 def parse_wrappers(given: object) -> tuple[Wrapping, ...]:
     """Wrappers as a caller lists them, see `Registry.entries`; the first one is innermost."""
     return tuple(
-        Wrapping(WRAPPERS.find(wrapper) if isinstance(wrapper, str) else wrapper, options)
+        Wrapping(WRAPPERS.find(wrapper) if isinstance(wrapper, str) else wrapper, found_options(options))
         for wrapper, options in WRAPPERS.entries(_plain(given))
     )
 

@@ -63,8 +63,7 @@ class SaveEvery(Callback):
         self._next = self.num_steps
 
     def on_start(self, learner: "Learner") -> None:
-        if learner.run is not None:
-            learner.run.checkpoints.num_kept = self.keep
+        learner.folder.checkpoints.num_kept = self.keep
         self._next = (learner.num_steps // self.num_steps + 1) * self.num_steps
 
     def on_step(self, learner: "Learner") -> None:

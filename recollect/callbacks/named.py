@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from recollect.agent.registry import CALLBACKS, reference_to
+from recollect.agent.registry import CALLBACKS, found_options, reference_to
 from recollect.callbacks.callback import Callback, StepFunction
 from recollect.config import RunConfig
 from recollect.errors import ConfigError
@@ -11,7 +11,7 @@ from recollect.errors import ConfigError
 def named_callbacks(config: RunConfig) -> list[Callback | StepFunction]:
     """Make the callbacks of a config, for one training: classes with their options, functions as they are."""
     return [
-        _make(CALLBACKS.find(part) if isinstance(part, str) else part, options)
+        _make(CALLBACKS.find(part) if isinstance(part, str) else part, found_options(options))
         for part, options in CALLBACKS.entries(config.callbacks)
     ]
 

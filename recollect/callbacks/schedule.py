@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from recollect.agent.registry import FUNCTIONS, is_reference
 from recollect.callbacks.callback import Callback
+from recollect.config.parts import ALGO, STORAGE
 from recollect.errors import ConfigError, closest
 from recollect.records import as_count, as_number
 
@@ -19,8 +21,8 @@ Points = Sequence[tuple[float, float]]
 
 # A change reaches all workers, so that there are not more of them than a curve needs.
 _NUM_CHANGES: Final = 1000
-_ALGORITHM: Final = "algo"
-_STORAGE: Final = "storage"
+# Share of a training at which the last change comes.
+_LAST_SHARE: Final = 1 - 1 / _NUM_CHANGES
 _SHAPES: Final[dict[str, Callable[[float], float]]] = {
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
@@ -38,7 +40,7 @@ class Schedule(Callback):
         Name of an option that can change while running, such as `policy_lr`; `storage.gamma` says whose it is.
     how : str, sequence or callable
         `"linear"` or `"cosine"`; points `[(num_steps, value), ...]`; or a function of the share of the training that is
-        done, 0 to 1, that returns the value.
+        done, 0 to 1, that returns the value, itself or as `"module:Name"`.
     start : float, optional
         Value at the beginning of `"linear"` and `"cosine"`; by default the one that the option has.
     end : float
@@ -59,10 +61,8 @@ class Schedule(Callback):
         start: float | None = None,
         end: float = 0.0,
     ) -> None:
-        if isinstance(how, str) and how not in _SHAPES:
-            raise ConfigError(f"a schedule is 'linear', 'cosine', points or a function, got {how!r}")
         self.option = option
-        self._how = how if isinstance(how, str) or callable(how) else _checked_points(how)
+        self._how = _checked(how)
         self._start = start
         self._end = end
         # Where the present training began, in steps and in value; None before it does.
@@ -80,6 +80,12 @@ class Schedule(Callback):
         value = _value_of(scheme, part, name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ConfigError(f"a schedule needs a number, and {self.option} is {value!r}")
+        owner = _owner(scheme, part)
+        for extreme in self._extremes(value if self._start is None else self._start):
+            try:
+                owner.config_with(name, round(extreme) if isinstance(value, int) else extreme)
+            except ConfigError as error:
+                raise ConfigError(f"{self.name} comes to a value that cannot be: {error}") from error
 
     def on_start(self, learner: "Learner") -> None:
         self._where = self._target(learner.scheme)
@@ -87,7 +93,7 @@ class Schedule(Callback):
         self._is_whole = isinstance(value, int)
         if self._origin is None:
             self._origin = learner.num_steps, value if self._start is None else self._start
-        self._present = None
+            self._present = None
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
@@ -97,7 +103,7 @@ class Schedule(Callback):
         value = round(self._value(learner)) if self._is_whole else self._value(learner)
         if value != self._present:
             self._present = value
-            change = learner.update_storage_parameter if part == _STORAGE else learner.update_algorithm_parameter
+            change = learner.update_storage_parameter if part == STORAGE else learner.update_algorithm_parameter
             change(name, value)
             learner.log({f"schedule/{name}": value})
 
@@ -105,11 +111,24 @@ class Schedule(Callback):
         self._origin = None  # another training has a schedule of its own
 
     def state(self) -> dict[str, Any]:
-        return {} if self._origin is None else {"origin": self._origin}
+        return {} if self._origin is None else {"origin": self._origin, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         first_step, start = state["origin"]
         self._origin = as_count(first_step), as_number(start)
+        present = state.get("present")
+        self._present = None if present is None else as_number(present)
+
+    def _extremes(self, start: float) -> list[float]:
+        """Values that the schedule comes to, its first and its last one among them."""
+        if isinstance(self._how, str):
+            return [start, self._along(self._how, start, _LAST_SHARE)]
+        if callable(self._how):
+            return [float(self._how(0.0)), float(self._how(_LAST_SHARE))]
+        return [value for _, value in self._how]
+
+    def _along(self, shape: str, start: float, share: float) -> float:
+        return self._end + (start - self._end) * _SHAPES[shape](share)
 
     def _value(self, learner: "Learner") -> float:
         """The value of the present step; it depends on nothing else, so that a resumed run has the same."""
@@ -117,7 +136,7 @@ class Schedule(Callback):
         num_steps = learner.target_steps - first
         share = math.floor((learner.num_steps - first) / num_steps * _NUM_CHANGES) / _NUM_CHANGES
         if isinstance(self._how, str):
-            return self._end + (start - self._end) * _SHAPES[self._how](share)
+            return self._along(self._how, start, share)
         if callable(self._how):
             return float(self._how(share))
         steps, values = zip(*self._how, strict=True)
@@ -126,7 +145,7 @@ class Schedule(Callback):
     def _target(self, scheme: "Scheme") -> tuple[str, str]:
         """The part that has the option, and the option's name there."""
         part, _, name = self.option.rpartition(".")
-        known = {part: _changing(scheme, part) for part in (_ALGORITHM, _STORAGE)}
+        known = {part: _changing(scheme, part) for part in (ALGO, STORAGE)}
         if part in known and name in known[part]:
             return part, name
         for owner, names in known.items():
@@ -134,6 +153,15 @@ class Schedule(Callback):
                 return owner, name
         every = [f"{owner}.{each}" for owner, names in known.items() for each in names]
         raise ConfigError(f"there is no option {self.option!r} that can change; {closest(self.option, every)}")
+
+
+def _checked(how: str | Points | Callable[[float], float]) -> str | Points | Callable[[float], float]:
+    """What a schedule follows, by whatever name it is given."""
+    if isinstance(how, str) and how not in _SHAPES:
+        if not is_reference(how) and how not in FUNCTIONS:
+            raise ConfigError(f"a schedule is 'linear', 'cosine', points or a function, got {how!r}")
+        how = FUNCTIONS.find(how)
+    return how if isinstance(how, str) or callable(how) else _checked_points(how)
 
 
 def _checked_points(points: Points) -> Points:
@@ -145,13 +173,15 @@ def _checked_points(points: Points) -> Points:
 
 def _changing(scheme: "Scheme", part: str) -> list[str]:
     """Options of a part that can change while running."""
-    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
-    config = getattr(owner, "config", None)
+    config = getattr(_owner(scheme, part), "config", None)
     if config is None:
         return []
-    return list(config.docs()) if part == _ALGORITHM else list(config.changing())
+    return list(config.docs()) if part == ALGO else list(config.changing())
 
 
 def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
-    owner: Any = scheme.algo if part == _ALGORITHM else scheme.storage
-    return getattr(owner.config, name)
+    return getattr(_owner(scheme, part).config, name)
+
+
+def _owner(scheme: "Scheme", part: str) -> Any:
+    return scheme.algo if part == ALGO else scheme.storage

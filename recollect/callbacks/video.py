@@ -34,6 +34,7 @@ class RecordVideo(Callback):
         check_renders(scheme)
 
     def on_start(self, learner: "Learner") -> None:
+        self._folder = learner.folder.path / "videos"
         self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
 
     def on_step(self, learner: "Learner") -> None:
@@ -41,5 +42,4 @@ class RecordVideo(Callback):
             from recollect.runs.videos import record_videos
 
             self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
-            folder = learner.folder.path / "videos" / f"step-{learner.num_steps}"
-            record_videos(learner.scheme, folder, self.num_episodes)
+            record_videos(learner.scheme, self._folder / f"step-{learner.num_steps}", self.num_episodes)

@@ -17,6 +17,7 @@ from recollect.config.files import Document, dump_document, parse_value, read_do
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
 from recollect.errors import ConfigError, EnvError, NotFiniteError
+from recollect.extras import the_extra
 from recollect.interrupts import interruptible
 from recollect.options import Search
 
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial
 
+    from recollect.learner import Learner
+
 _NAME: Final = "recollect"
+# Updates between evaluations of its own that an algorithm never gets to.
+_NEVER: Final = 1 << 62
 # Settings that may differ between one call and the next.
 _MAY_CHANGE: Final = ("seed", "threads", "device")
 # How often processes are told to end before they are killed, and how long each time they may take.
 _MOST_TOLD: Final = 3
 _PATIENCE_S: Final = 20.0
-PRUNERS: Final = ("median", "halving", "none")
 
 
 def search_space(config: RunConfig, fixed: Mapping[str, Any]) -> dict[str, Search]:
@@ -156,7 +160,7 @@ class StudyFolder:
 def require_optuna() -> None:
     """Refuse to tune without Optuna."""
     if find_spec("optuna") is None:
-        raise ConfigError("recollect tune needs the extra 'tune': pip install \"recollect[tune]\"")
+        raise ConfigError(f"recollect tune needs {the_extra('tune')}")
 
 
 class Workers:
@@ -235,24 +239,34 @@ def _train(trial: "Trial", tuning: Tuning) -> "tuple[float | None, Any]":
     from optuna.trial import TrialState
 
     from recollect.callbacks import named_callbacks
+    from recollect.data.offline import load_data
     from recollect.learner import Learner
 
     values = {path: _suggest(trial, path, search) for path, search in tuning.space.items()}
     config = tuning.config_of(trial.number, values)
     # The tuning evaluates all trials after as many steps; the algorithm's own evaluations count updates.
-    scheme = build(replace(config, algo_options=config.options(ALGO) | {"test_every": 0}))
-    learner = Learner(scheme, config.steps, callbacks=named_callbacks(config))
+    scheme = build(replace(config, algo_options=config.options(ALGO) | {"test_every": _NEVER}))
+    learner = Learner(scheme, config.steps, offline_updates=config.updates, callbacks=named_callbacks(config))
     try:
+        load_data(config, scheme)
         for number in range(1, tuning.num_reports + 1):
-            while learner.num_steps * tuning.num_reports < number * config.steps:
+            while not learner.done() and _share_done(learner) * tuning.num_reports < number:
                 learner.step()
             mean = learner.evaluate(tuning.num_episodes).mean
             trial.report(mean, number)
+            if learner.stop_reason is not None:
+                break
             if number < tuning.num_reports and trial.should_prune():
                 return None, TrialState.PRUNED
     finally:
         learner.stop()
     return mean, TrialState.COMPLETE
+
+
+def _share_done(learner: "Learner") -> float:
+    """Share of a trial that is over, updates from data and env steps counted alike."""
+    num_offline = min(learner.num_updates, learner.offline_updates)
+    return (num_offline + learner.num_steps) / (learner.offline_updates + learner.target_steps)
 
 
 def _suggest(trial: "Trial", path: str, search: Search) -> Any:

@@ -22,8 +22,8 @@ Search for hyperparameters with Optuna (pip install "recollect[tune]").
 
 Every trial trains an agent with other values of the options that declare what to try: learning rates, discount,
 batch size, networks. Set an option with --set to keep it fixed, or name those to search with --search. A trial
-that does worse than the others did after as many steps is ended early. Call the command again to resume a study
-that was stopped, or with more --trials to extend it."""
+that does worse than the others after as many steps ends early. Call the command again to resume a stopped study,
+or with more --trials to extend it."""
 _EXAMPLES: Final = """\
   recollect tune sac Pendulum-v1 --trials 50 --jobs 2
   recollect tune ddqn CartPole-v1 --steps 20_000 --search critic_lr --search gamma
@@ -42,7 +42,7 @@ def make_parser() -> CommandParser:
     parser.usage = "%(prog)s ALGO ENV [--trials N] [--steps N] [--jobs N] [--set NAME=VALUE ...] [options]"
     parser.add_argument("algo", help="name of an algorithm, see `recollect list algorithms`")
     parser.add_argument("env", help="id of an environment, as for `recollect train`")
-    parser.add_argument("--trials", type=count, default=50, metavar="N", help="trials that the study shall have (50)")
+    parser.add_argument("--trials", type=count, default=50, metavar="N", help="trials of the study (50)")
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="run N at a time, one thread each (1)")
     parser.add_argument("--steps", type=count, metavar="N", help="environment steps of a trial (as for train)")
     parser.add_argument("--seed", type=count, metavar="N", help="seed of the search; trial n trains with n more (1)")

@@ -132,12 +132,14 @@ def _reason(error: Exception) -> str:
 
 
 def _path_to(sought: object, value: object) -> str:
-    """Dotted path of a value within nested mappings, empty if it is not there."""
+    """Dotted path of a value within nested mappings and lists of them, empty if it is not there."""
     for name, inner in value.items() if isinstance(value, Mapping) else ():
-        if inner is sought or (isinstance(inner, (list, tuple)) and any(each is sought for each in inner)):
+        several = list(inner) if isinstance(inner, (list, tuple)) else []
+        if inner is sought or any(each is sought for each in several):
             return str(name)
-        if path := _path_to(sought, inner):
-            return f"{name}.{path}"
+        for place, each in [("", inner), *((f"{number}.", each) for number, each in enumerate(several))]:
+            if path := _path_to(sought, each):
+                return f"{name}.{place}{path}"
     return ""
 
 

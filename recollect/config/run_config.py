@@ -71,6 +71,12 @@ def _name_wrappers(name: str, value: object) -> list[str | dict[str, Any]]:
 
 
 def _name_callbacks(name: str, value: object) -> list[str | dict[str, Any]]:
+    for given in value if isinstance(value, (list, tuple)) else [value]:
+        if not callable(given) and hasattr(given, "on_step"):
+            raise ConfigError(
+                f"a config names callbacks, got a {type(given).__name__} that is made already; write "
+                f"{{'name': {type(given).__name__!r}, ...}} with its options, or give it to learn(callbacks=[...])"
+            )
     return [] if value is None else CALLBACKS.named(value)
 
 

@@ -115,7 +115,7 @@ def flatten(value: Observation, path: str = "") -> dict[str, Any]:
     return {inner: array for part in parts for inner, array in part.items()}
 
 
-def unflatten(arrays: Mapping[str, Any]) -> Any:
+def unflatten(arrays: Mapping[str, Any]) -> Observation:
     """The observation that `flatten` made `arrays` of."""
     if "" in arrays:
         return arrays[""]
@@ -129,7 +129,7 @@ def unflatten(arrays: Mapping[str, Any]) -> Any:
     return nested
 
 
-def _joined(observed: Any, following: Any) -> Any:
+def _joined(observed: Observation, following: Observation) -> Observation:
     if isinstance(observed, Mapping):
         return {name: _joined(observed[name], following[name]) for name in observed}
     return np.concatenate([observed, following[-1:]])

@@ -202,4 +202,4 @@ def _spec(env: str | None) -> Any:
 
 
 def _import(module: str) -> Any:
-    return import_extra(module, _EXTRA, "Reading and writing Minari datasets")
+    return import_extra(module, _EXTRA, "Reading and writing Minari datasets needs")

@@ -1,6 +1,6 @@
 """Spaces as plain documents, for files that are read where nobody makes the environment."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import gymnasium as gym
@@ -63,7 +63,7 @@ def _read(document: Mapping[str, Any]) -> gym.Space[Any]:
     raise ValueError(f"no such kind: {document[_KIND]!r}")
 
 
-def _lengths(shape: Any) -> tuple[int, ...]:
+def _lengths(shape: Iterable[int]) -> tuple[int, ...]:
     lengths = tuple(int(length) for length in shape)
     if any(length < 0 for length in lengths) or np.prod(lengths, dtype=np.float64) > 2**31:
         raise ValueError(f"the shape {shape}")
@@ -78,6 +78,6 @@ def _plain(bounds: np.ndarray) -> Any:
     return [_plain(row) for row in bounds]
 
 
-def _shortened(document: Any, most: int = 80) -> str:
+def _shortened(document: object, most: int = 80) -> str:
     text = repr(document)
     return text if len(text) <= most else f"{text[:most]}..."

@@ -126,8 +126,8 @@ class Scheme(SharedComponents):
 
     def __repr__(self) -> str:
         parts = f"{type(self.algo).__name__}, {type(self.storage).__name__}, num_envs={self.num_envs}"
-        changed = "".join(f", {name}={value!r}" for name, value in self.config.changed().items())
-        return f"Scheme({parts}{changed}, num_steps={self.num_steps})"
+        told = (parts, self.config.told(), f"num_steps={self.num_steps}")
+        return f"Scheme({', '.join(filter(None, told))})"
 
     @property
     def num_envs(self) -> int:

@@ -105,7 +105,7 @@ def on_policy_batches_take_shuffle(tmp_path: Path) -> None:
 def a_key_that_is_not_kept_is_left_out_with_one_warning(tmp_path: Path) -> None:
     storage = build(ReplayBuffer, 20)
     steps = [one_step(make_slice(4), number) for number in range(4)]
-    with pytest.warns(RecollectWarning, match="does not keep 'Actoin', which is left out; did you mean 'Action'"):
+    with pytest.warns(RecollectWarning, match="does not store 'Actoin' and leaves it out; did you mean 'Action'"):
         storage.init_tensors(steps[0] | {"Actoin": np.ones((1, 1))})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -150,7 +150,8 @@ def one_sequence_has_a_priority(tmp_path: Path) -> None:
         assert mixed(convert(errors[:, None])).tolist() == pytest.approx([expected])
         assert mixed(convert(errors[None])).tolist() == pytest.approx([expected])
         assert mixed(convert(np.stack([errors, errors])[..., None])).shape == (2, 1)
-    assert storage.get_sequence_priority([1, 2, 6]) == pytest.approx(expected)
+    for whole in ([1, 2, 6], torch.tensor([1, 2, 6]), np.array([1, 2, 6])):
+        assert float(mixed(whole)) == pytest.approx(expected)
 
 
 def sequences_of_one_step_keep_their_errors(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ MUTANTS: Final = (
            "            terminated = terminated & ~truncated\n", "", CLEANRL),
     Mutant("CleanRL's weights are all one", "adapters/cleanrl.py",
            "batch.get(keys.PER_WEIGHTS, torch.ones_like(rewards))", "torch.ones_like(rewards)", CLEANRL),
-    Mutant("TorchRL's truncations are terminations", "adapters/torchrl.py",
+    Mutant("TorchRL's truncations are terminations", "adapters/tensordicts.py",
            "_TERMINATED: terminated, _TRUNCATED: done & ~terminated",
            "_TERMINATED: done, _TRUNCATED: done & ~terminated", TORCHRL),
-    Mutant("TorchRL's ends are its terminations alone", "adapters/torchrl.py",
+    Mutant("TorchRL's ends are its terminations alone", "adapters/tensordicts.py",
            "(done | terminated | outcomes.get(_TRUNCATED, done)).contiguous()", "terminated.contiguous()", TORCHRL),
+    Mutant("TorchRL's padding is stored", "adapters/tensordicts.py", "data = data[mask]", "pass", TORCHRL),
 )  # fmt: skip

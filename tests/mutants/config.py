@@ -21,7 +21,7 @@ MUTANTS: Final = (
     Mutant(
         "callbacks of the config are forgotten",
         "api.py",
-        "callbacks=[*named_callbacks(config), *callbacks]",
+        'callbacks=[*named_callbacks(config), *check_list("callbacks", callbacks)]',
         "callbacks=callbacks",
         ("tests/unit/callbacks/test_named.py",),
     ),

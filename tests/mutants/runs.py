@@ -72,12 +72,12 @@ MUTANTS: Final = (
     Mutant(
         "a run whose output nobody reads ends without a checkpoint",
         "runs/progress.py",
-        "        with hang_ups():\n            if self._live",
-        "        if True:\n            if self._live",
+        "        with hang_ups():\n            if self.is_live",
+        "        if True:\n            if self.is_live",
         ("tests/unit/runs/test_progress.py",),
     ),
     Mutant(
-        "a run goes on from its oldest checkpoint",
+        "a run continues from its oldest checkpoint",
         f"{RUNS}/checkpoints.py",
         "for path in reversed(self.paths()):",
         "for path in self.paths():",

@@ -162,7 +162,7 @@ MUTANTS: Final = (
         FLAT,
     ),
     Mutant(
-        "what normalisers saw is counted by every worker anew",
+        "what normalisers saw is counted again by every worker",
         f"{GRADIENTS}/normaliser_sums.py",
         "after[name] - before[name]",
         "after[name]",
@@ -178,7 +178,7 @@ MUTANTS: Final = (
     Mutant(
         "temperatures do not travel with the weights",
         f"{SCHEME}/weights.py",
-        "    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))\n",
+        "    algo.multipliers.load_state_dict(unpack_weights(weights.multipliers))\n",
         "",
         VERSIONED_WEIGHTS,
     ),
@@ -309,7 +309,7 @@ MUTANTS: Final = (
         REMOTE_SOURCE,
     ),
     Mutant(
-        "gradient workers go on with the weights that they had",
+        "gradient workers continue with the weights that they had",
         f"{GRADIENTS}/remote_source.py",
         "if self._published is None or self._published[0] != self.algo.num_updates:",
         "if self._published is None:",

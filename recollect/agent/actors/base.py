@@ -1,7 +1,7 @@
 """The actor: all networks of an agent, and how observations pass through them."""
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -305,6 +305,15 @@ class Actor(nn.Module):
                     part.update(seen)
         if self.reward_normaliser is not None:
             self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
+
+    def episodes_state(self) -> dict[str, Tensor]:
+        """What it keeps of the episodes in progress, for a checkpoint."""
+        return {} if self.reward_normaliser is None else self.reward_normaliser.episodes_state()
+
+    def load_episodes(self, state: Mapping[str, Any], num_envs: int) -> None:
+        """Continue the episodes of `episodes_state`, or begin new ones if it is empty."""
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.load_episodes(state, num_envs)
 
     def novelty(self, obs: Observation) -> Tensor | None:
         """How badly the novelty of observations `[rows, …]` is predicted, `[rows, 1]`; None if nobody asks for it."""

@@ -55,9 +55,8 @@ class ActorFactory:
         return actor
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.options.changed().items())
-        parts = (self.actor_class.__name__, self.obs_space, self.action_space, self.plan)
-        return f"ActorFactory({', '.join(map(str, parts))}{', ' if given else ''}{given})"
+        parts = (self.actor_class.__name__, self.obs_space, self.action_space, self.plan, self.options.told())
+        return f"ActorFactory({', '.join(filter(None, map(str, parts)))})"
 
 
 class Creates(Protocol[P]):

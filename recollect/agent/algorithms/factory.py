@@ -51,8 +51,8 @@ class AlgorithmFactory:
         )
 
     def __repr__(self) -> str:
-        given = [f"{name}={value!r}" for name, value in self.config.changed().items()]
-        return f"AlgorithmFactory({', '.join([self.algorithm_class.__name__, *given])})"
+        parts = (self.algorithm_class.__name__, self.config.told())
+        return f"AlgorithmFactory({', '.join(filter(None, parts))})"
 
 
 class _HasConfig(Protocol[P]):

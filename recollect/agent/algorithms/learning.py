@@ -266,6 +266,15 @@ class LearningAlgorithm(Algorithm):
                 stacklevel=2,
             )
             return
+        self.config = self.config_with(parameter_name, new_parameter_value)
+        self.changed_parameters[parameter_name] = new_parameter_value
+        if parameter_name in (starts := self._multiplier_starts()):
+            name, value = starts[parameter_name]
+            self.multipliers[name].data.fill_(value)
+        self._configure()
+
+    def config_with(self, parameter_name: str, new_parameter_value: object) -> AlgorithmConfig:
+        """Options with another value of one of them; refuses one that cannot be, or not while running."""
         change: dict[str, Any] = {parameter_name: new_parameter_value}
         config = replace(self.config, **change)
         if parameter_name in _FIXED or self.plan(self.actor.action_space, config) != self.actor.plan:
@@ -273,12 +282,7 @@ class LearningAlgorithm(Algorithm):
                 f"{parameter_name} of {self.title} cannot change while it runs, got {new_parameter_value!r}: networks "
                 "and optimiser are built from it; build a new agent"
             )
-        self.config = config
-        self.changed_parameters[parameter_name] = new_parameter_value
-        if parameter_name in (starts := self._multiplier_starts()):
-            name, value = starts[parameter_name]
-            self.multipliers[name].data.fill_(value)
-        self._configure()
+        return config
 
     def state(self) -> dict[str, Any]:
         """All that a checkpoint needs beside the actor: tensors and plain numbers by name."""

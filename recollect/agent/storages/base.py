@@ -120,8 +120,7 @@ class StorageFactory(Generic[StorageT]):
         return storage
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.config.changed().items())
-        return f"StorageFactory({self.storage_class.__name__}, {given})"
+        return f"StorageFactory({self.storage_class.__name__}, {self.config.told()})"
 
 
 class Creates(Generic[P]):

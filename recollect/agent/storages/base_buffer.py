@@ -70,9 +70,12 @@ class BaseBuffer(Storage):
 
     config_class: ClassVar[type[StorageConfig]] = StorageConfig
     config: StorageConfig
+    # What people call it; of a class that does not say, its own name.
+    title: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.title = vars(cls).get("title", cls.__name__)
         cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
         for name, doc in cls.config_class.docs().items():
             if not hasattr(cls, name):
@@ -113,8 +116,7 @@ class BaseBuffer(Storage):
 
     def __repr__(self) -> str:
         fill = f"{len(self):,}/{self.max_size * self.num_envs:,} transitions, num_envs={self.num_envs}"
-        changed = "".join(f", {name}={value!r}" for name, value in self.config.changed().items() if name != "size")
-        return f"{type(self).__name__}({fill}{changed})"
+        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.told('size'))))})"
 
     @property
     def store(self) -> ExperienceStore:
@@ -312,6 +314,13 @@ class BaseBuffer(Storage):
                 self._change_option(parameter_name, new_parameter_value)
             self.changed_parameters[parameter_name] = new_parameter_value
 
+    def config_with(self, parameter_name: str, new_parameter_value: object) -> StorageConfig:
+        """Options with another value of one of them; refuses one that cannot be."""
+        change: dict[str, Any] = {parameter_name: new_parameter_value}
+        config = replace(self.config, **change)
+        self._check_config(config)
+        return config
+
     def state(self) -> Extras:
         """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`.
 
@@ -323,14 +332,14 @@ class BaseBuffer(Storage):
         """Resume from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
 
-    def _kept(self, sample: Any) -> Any:
+    def _kept(self, sample: object) -> Any:
         """A sample without keys that have no value, or that no storage of this class keeps; all else is left alone."""
         if not isinstance(sample, Mapping):
             return sample
         known = (*self.storage_tensors, *_MARKS)
         for key in sample.keys() - set(known):
             self._warn_once(
-                f"{type(self).__name__} does not keep {key!r}, which is left out; {closest(str(key), known)}"
+                f"{type(self).__name__} does not store {key!r} and leaves it out; {closest(str(key), known)}"
             )
         kept = {key: sample[key] for key in sample if key in known and sample[key] is not None}
         if len(kept) == len(sample):
@@ -368,10 +377,7 @@ class BaseBuffer(Storage):
         """Refuse options that do not suit the actor or each other."""
 
     def _change_option(self, name: str, value: object) -> None:
-        changes: dict[str, Any] = {name: value}
-        config = replace(self.config, **changes)
-        self._check_config(config)
-        self.config = config
+        self.config = self.config_with(name, value)
         self._on_change(name)
 
     def _on_change(self, name: str) -> None:

@@ -73,8 +73,8 @@ class ResumePoint:
 
     Attributes
     ----------
-    learned : dict
-        What was learned, see `read_state`.
+    state : dict
+        Of the algorithm and its actor, see `read_state`.
     collection : dict
         How its collection stood.
     storage : (Path, str) or None
@@ -83,7 +83,7 @@ class ResumePoint:
         Whether it was restarted, and finds its storage in the journal.
     """
 
-    learned: dict[str, Any]
+    state: dict[str, Any]
     collection: dict[str, Any]
     storage: tuple[Path, str] | None = None
     is_restart: bool = False
@@ -213,38 +213,38 @@ class GWorker(SharedComponents, Worker):
             self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def begin_stage(self, learned: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
+    def begin_stage(self, weights: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for."""
-        self._learn_from(learned, resume_point)
+        self._continue_from(weights, resume_point)
         self._stage = None
         self.collect()
         gains = gain(self._seen, take_sums(self.algo.actor))
         num_counted, self._num_uncounted = self._num_uncounted, 0
-        return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
+        return GradientReply(None, {}, weights.version, gains, self.status(), num_counted=num_counted)
 
     def advance(
-        self, learned: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
+        self, weights: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
     ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
         Parameters
         ----------
-        learned : VersionedWeights
+        weights : VersionedWeights
             The weights.
         resume_point : ResumePoint, optional
             Where to resume from first, if the worker was restarted.
         num_batches : int, optional
             Batches of a stage that has been collected for before, see `begin_stage`.
         """
-        self._learn_from(learned, resume_point)
+        self._continue_from(weights, resume_point)
         try:
             row, info = self._next_row(num_batches)
         except NotFiniteError as error:
             self._stage = None
-            return GradientReply(None, {}, learned.version, failure=str(error), batch=self.offending_batch)
+            return GradientReply(None, {}, weights.version, failure=str(error), batch=self.offending_batch)
         gains = gain(self._seen, take_sums(self.algo.actor))
         status = self.status() if self._stage is None else None
-        return GradientReply(row, info, learned.version, gains, status)
+        return GradientReply(row, info, weights.version, gains, status)
 
     def status(self) -> GradientStatus:
         """How the collection stands."""
@@ -279,7 +279,7 @@ class GWorker(SharedComponents, Worker):
 
     def resume(self, resume_point: ResumePoint) -> None:
         """Resume from where this worker stood before it was restarted, or another one."""
-        apply_state(self.algo, resume_point.learned, with_chance=False)
+        apply_state(self.algo, resume_point.state, with_chance=False)
         self.load_state(resume_point.collection)
         self._stage = None
         sources: list[Callable[[], None]] = []
@@ -405,11 +405,11 @@ class GWorker(SharedComponents, Worker):
             return iter(())
         return self.storage.generate_batches(num_mini_batch, algo.mini_batch_size, num_epochs)
 
-    def _learn_from(self, learned: VersionedWeights, resume_point: ResumePoint | None) -> None:
+    def _continue_from(self, weights: VersionedWeights, resume_point: ResumePoint | None) -> None:
         if resume_point is not None:
             self.resume(resume_point)
-        apply_weights(self.algo, learned)
-        self.col_worker.counts.actor_version = learned.version
+        apply_weights(self.algo, weights)
+        self.col_worker.counts.actor_version = weights.version
         self._seen = take_sums(self.algo.actor)
 
     def _next_row(self, num_batches: int | None) -> tuple[np.ndarray | None, Info]:

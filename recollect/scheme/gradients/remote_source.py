@@ -88,12 +88,12 @@ class RemoteGradientSource(SharedComponents, ABC):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._forget()
-        learned = read_state(self.algo)
+        of_algo = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
         # A worker that is lost while it is told resumes from there too.
         self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
-        self._have_all("resume", lambda index: (ResumePoint(learned, shares[index]),))
+        self._have_all("resume", lambda index: (ResumePoint(of_algo, shares[index]),))
         self._ask_statuses()
 
     def save_storage(self, folder: Path, name: str) -> None:

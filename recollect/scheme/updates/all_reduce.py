@@ -34,7 +34,7 @@ class StageReport:
         How its collection stands.
     infos : list of dict
         Numbers on each of its own gradients.
-    learned : VersionedWeights or None
+    weights : VersionedWeights or None
         The weights, from the first peer alone: all have the same.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
@@ -45,7 +45,7 @@ class StageReport:
     version: int
     status: GradientStatus
     infos: list[Info] = field(default_factory=list)
-    learned: VersionedWeights | None = None
+    weights: VersionedWeights | None = None
     failure: str | None = None
     batch: Batch | None = None
     reason: str | None = None
@@ -109,7 +109,7 @@ class PeerWorker(GWorker):
 
     def resume(self, resume_point: ResumePoint) -> None:
         super().resume(resume_point)
-        self._adopt_limits(resume_point.learned)
+        self._adopt_limits(resume_point.state)
 
     def run_stage(self) -> StageReport:
         """Run one update stage together with all peers."""
@@ -134,9 +134,9 @@ class PeerWorker(GWorker):
             reason = str(error)
             self.leave()
         version = int(self.algo.num_updates)
-        learned = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
+        weights = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
         batch = self.offending_batch if failure else None
-        return StageReport(version, self.status(), infos, learned, failure, batch, reason)
+        return StageReport(version, self.status(), infos, weights, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
         """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""

@@ -28,6 +28,10 @@ def double(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return gym.wrappers.TransformReward(env, lambda reward: 2 * float(reward))
 
 
+def halve(reward: Any) -> float:
+    return float(reward) / 2
+
+
 def first_reward(wrappers: Any, kind: str = "sync") -> float:
     factory, _, _ = VecEnv.create_factory("CartPole-v1", vec_env_size=2, seed=1, kind=kind, wrappers=wrappers)
     envs = factory("cpu")
@@ -49,6 +53,8 @@ def first_reward(wrappers: Any, kind: str = "sync") -> float:
         ([{"name": f"{HERE}:AddReward", "amount": 3.0}, CLIP], 1.0),
         ([{"name": "clipreward", "min_reward": 0.0, "max_reward": 0.5}], 0.5),
         (f"{HERE}:double", 2.0),
+        ({"name": "TransformReward", "func": halve}, 0.5),
+        ({"name": "TransformReward", "func": f"{HERE}:halve"}, 0.5),
     ],
 )
 def test_the_first_wrapper_is_innermost(wrappers: Any, reward: float) -> None:

@@ -59,6 +59,33 @@ def test_files_keep_what_they_are_called(tmp_path: Path) -> None:
     assert RunConfig.load(tmp_path / "run.yaml", trust=True) == given
 
 
+def rate(share: float) -> float:
+    return 1e-3 * (1 - share)
+
+
+class Calls(Watch):
+    """Has a function among its options."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+
+def test_functions_among_options_are_named_too(tmp_path: Path) -> None:
+    given = config({"name": Calls, "function": rate}, {"name": "Schedule", "option": "critic_lr", "how": rate})
+    reference = f"{__name__}:rate"
+    assert given.callbacks == [
+        {"name": f"{__name__}:Calls", "function": reference},
+        {"name": "Schedule", "option": "critic_lr", "how": reference},
+    ]
+    given.save(tmp_path / "run.yaml")
+    with pytest.raises(ConfigError, match=f"asks to import the module {__name__}"):
+        RunConfig.load(tmp_path / "run.yaml")
+    calls, schedule = named_callbacks(RunConfig.load(tmp_path / "run.yaml", trust=True))
+    assert isinstance(calls, Calls)
+    assert calls.function is rate
+    assert isinstance(schedule, Schedule)
+
+
 def test_every_training_of_the_config_has_its_own(tmp_path: Path) -> None:
     Watch.starts.clear()
     STEPS.clear()
@@ -77,7 +104,8 @@ def test_every_training_of_the_config_has_its_own(tmp_path: Path) -> None:
         ("StopAtt", r"there is no callback 'StopAtt'; did you mean 'StopAt'\?"),
         ({"name": "StopAt", "scroe": 3}, r"the callback .*:StopAt does not take the options \{'scroe': 3\}: .*'scroe'"),
         ({"name": watch, "scale": 3}, r"watch is a function of the learner and takes no options, got \{'scale': 3\}"),
-        (StopAt(3.0), "a callback is a name, 'module:Name', a class, a function, or a mapping .*got <recollect"),
+        (3.0, "a callback is a name, 'module:Name', a class, a function, or a mapping .*got 3.0"),
+        (StopAt(3.0), r"got a StopAt that is made already; write \{'name': 'StopAt', ...\} .* learn\(callbacks="),
     ],
 )
 def test_what_is_no_callback_is_refused(given: Any, message: str) -> None:

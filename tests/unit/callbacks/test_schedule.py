@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from recollect.api import Agent
 from recollect.callbacks import Schedule
 from recollect.errors import ConfigError
 from recollect.learner import Learner
@@ -47,6 +48,35 @@ def test_values_follow_the_schedule(how: Any, expected: list[float]) -> None:
 def test_start_and_end_can_be_given() -> None:
     learner = Learner(make_scheme(), 32, callbacks=[Schedule("critic_lr", start=0.9, end=0.1)])
     assert values_in(learner, critic_lr) == pytest.approx([0.9, 0.7, 0.5, 0.3])
+
+
+def halved(share: float) -> float:
+    return 0.5 - share / 2
+
+
+def test_a_function_may_be_named() -> None:
+    learner = Learner(make_scheme(critic_lr=0.4), 32, callbacks=[Schedule("critic_lr", f"{__name__}:halved")])
+    assert values_in(learner, critic_lr) == pytest.approx([0.5, 0.375, 0.25, 0.125])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (Schedule("n_step"), r"Schedule\(n_step\) comes to a value that cannot be: n_step must be at least 1, got 0"),
+        (Schedule("critic_lr", [(0, 0.1), (9, -1.0)]), "critic_lr must be a number at least 0, got -1"),
+        (Schedule("gamma", lambda share: 1 + share), "gamma must be a number at least 0 and at most 1, got 1.999"),
+        (Schedule("storage.beta", start=-0.5), "beta must be a number at least 0, got -0.5"),
+    ],
+)
+def test_a_schedule_that_comes_to_a_wrong_value_is_refused_at_once(schedule: Schedule, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Learner(make_scheme(), 32, callbacks=[schedule])
+
+
+def test_what_networks_are_built_from_is_refused_at_once() -> None:
+    scheme = Agent("qr-dqn", "CartPole-v1", num_test_envs=1, preset="none", hidden_sizes=[4]).scheme
+    with pytest.raises(ConfigError, match="num_quantiles of QR-DQN cannot change while it runs, got 100"):
+        Learner(scheme, 32, callbacks=[Schedule("num_quantiles", end=100)])
 
 
 def test_options_of_storages_change_too() -> None:

@@ -1,7 +1,9 @@
-"""Videos are recorded in the middle of a training, which goes on as if there were none."""
+"""Videos are recorded in the middle of a training, which continues as if there were none."""
 
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import pytest
 import torch
 
@@ -32,3 +34,13 @@ def test_what_draws_no_pictures_is_refused_before_anything_is_written(tmp_path: 
     with pytest.raises(ConfigError, match="recollect/BitFlip-v0 cannot be recorded: it has no render mode"):
         agent.learn(40, log_dir=tmp_path / "run", callbacks=[RecordVideo(10)])
     assert not (tmp_path / "run").exists()
+
+
+def make_task(max_steps: int = 9) -> gym.Env[Any, Any]:
+    return gym.make("CartPole-v1", max_episode_steps=max_steps)
+
+
+def test_what_cannot_be_told_to_draw_pictures_says_how(tmp_path: Path) -> None:
+    agent = Agent("ddqn", make_task, **{**SMALL, "num_test_envs": 1})
+    with pytest.raises(ConfigError, match="make_task cannot be recorded: it takes no render_mode; let it take one"):
+        agent.learn(40, callbacks=[RecordVideo(10)])

@@ -249,6 +249,33 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
         "'recollect.callbacks.stopping.StopAt'>; give an instance, StopAt(...)",
     ),
     (
+        lambda: agent().learn(10, callbacks=print),  # type: ignore[arg-type]
+        ConfigError,
+        "callbacks must be a list, got <built-in function print>; write callbacks=[...]",
+    ),
+    (
+        lambda: agent().learn(10, writers=print),  # type: ignore[arg-type]
+        ConfigError,
+        "writers must be a list, got <built-in function print>; write writers=[...]",
+    ),
+    (
+        lambda: agent(callbacks=[rc.StopAt(3)]),
+        ConfigError,
+        "a config names callbacks, got a StopAt that is made already; write {'name': 'StopAt', ...} with its options, "
+        "or give it to learn(callbacks=[...])",
+    ),
+    (
+        lambda: agent(n_step=3, storage="nstep").learn(10, callbacks=[rc.Schedule("n_step")]),
+        ConfigError,
+        "Schedule(n_step) comes to a value that cannot be: n_step must be at least 1, got 0",
+    ),
+    (
+        lambda: agent(critic_head=Scores, env=Gates, algo="c51"),
+        ConfigError,
+        "critic_head must take features and give every action's value, in 51 atoms: expected (2, 4, 51) of two rows, "
+        "got (2, 4)",
+    ),
+    (
         lambda: agent(callbacks=[{"name": "StopAt", "scroe": 3}]).learn(10),
         ConfigError,
         "the callback recollect.callbacks.stopping:StopAt does not take the options {'scroe': 3}: "
@@ -432,8 +459,7 @@ WARNED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: (storage := memory(alpha=0.0)).update_priorities(storage.sample(4), np.ones(4)),
-        "this PERBuffer draws uniformly, so that priorities change nothing; use a PERBuffer with an alpha, e.g. "
-        "alpha=0.6",
+        "this PERBuffer draws uniformly, so priorities have no effect; use a PERBuffer with an alpha, e.g. alpha=0.6",
     ),
     (
         lambda: memory().update_storage_parameter("alhpa", 0.3),

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import matplotlib.image
+import numpy as np
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -18,10 +20,16 @@ from recollect.cli import study as study_module
 from recollect.cli.study import StudyFolder, Tuning, search_space
 from recollect.cli.study_display import StudyDisplay
 from recollect.config import RunConfig, resolve
+from recollect.data.episode import Episode, Spaces
+from recollect.data.npz import write_npz
 from recollect.errors import NotFiniteError
 from recollect.options import choices, linear_range, log_range
+from recollect.scheme.collection.c_worker import CWorker
+from recollect.scheme.collection.worker.evaluation import Evaluation
 from tests.unit.cli.conftest import Run
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 TINY = (
     *("--set", "actor.hidden_sizes=[8]", "--set", "start_steps=20", "--set", "num_test_envs=1"),
@@ -101,6 +109,33 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("multiprocessing.parent_process", Alive)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return lambda tuning, folder, num_trials: study_module.work(tuning, folder, Permits(num_trials), 0)
+
+
+def test_trials_learn_from_data_and_stop_where_callbacks_say(
+    work: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    episode = Episode(
+        np.zeros((31, 3), np.float32), np.zeros((30, 1), np.float32), np.ones(30, np.float32), False, True
+    )
+    env = gym.make("Pendulum-v1")
+    spaces = Spaces(env.observation_space, env.action_space, "Pendulum-v1")
+    given = {"data": str(write_npz(tmp_path / "data.npz", [episode], spaces)), "updates": 200, "steps": 0}
+    stop = {"name": "StopAt", "score": -1.0}
+    small = {"hidden_sizes": [8], "mini_batch_size": 8, "num_test_envs": 1, "callbacks": [stop]}
+    config = resolve("iql", "Pendulum-v1", preset="none", overrides={**small, **given})
+    returns, seen = iter([-4.0, -3.0, -1.0]), []
+
+    def evaluate(worker: CWorker, num_episodes: int) -> Evaluation:
+        seen.append((len(worker.storage), worker.algo.num_updates))
+        return Evaluation((next(returns),), (1,))
+
+    monkeypatch.setattr(CWorker, "evaluate_episodes", evaluate)
+    tuning, folder = make_tuning(config=config, num_reports=4), StudyFolder(tmp_path / "study")
+    folder.begin(tuning)
+    work(tuning, folder, 1)
+    (trial,) = trials_in(folder.path)
+    assert (trial.state, trial.value) == (TrialState.COMPLETE, -1.0)
+    assert seen == [(30, 50), (30, 100), (30, 150)]
 
 
 def test_a_trial_that_does_worse_than_others_did_is_ended_early(

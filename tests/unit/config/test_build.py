@@ -95,6 +95,7 @@ def test_every_preset_can_be_built(name: str) -> None:
     assert 5 <= num_evaluations <= 20, "a curve needs some evaluations, and they cost time"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in presets.names() if presets.tested(name) is None])
 def test_a_preset_that_was_never_run_to_its_end_trains(name: str) -> None:
     # Long enough for the returns over 20 steps of games.

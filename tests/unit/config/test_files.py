@@ -118,7 +118,13 @@ def test_numbers_of_numpy_and_paths_are_written_as_what_they_say(tmp_path: Path)
 def test_what_cannot_be_written_is_named_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     write_document({"a": 1}, path)
-    for document, name in (({"a": {"b": Path}}, r"a\.b"), ({"c": [1, Path]}, "c"), ({"d": Path}, "d")):
+    listed = {"e": [1, {"f": 2}, {"g": Path}]}
+    for document, name in (
+        ({"a": {"b": Path}}, r"a\.b"),
+        ({"c": [1, Path]}, "c"),
+        ({"d": Path}, "d"),
+        (listed, r"e\.2\.g"),
+    ):
         with pytest.raises(ConfigError, match=f"no file can hold {name}=<class "):
             write_document(document, path)
     assert path.read_text() == "a: 1\n"

@@ -83,6 +83,11 @@ def test_updates_for_each_step_stay_the_same_with_several_envs(
     assert (config.num_envs, config.algo_options["num_mini_batch"]) == (num_envs, num_mini_batch)
 
 
+@pytest.mark.parametrize("algo", list(registry(ALGO).built_in))
+def test_every_algorithm_has_a_preset_for_images_and_for_vectors(algo: str) -> None:
+    assert {f"image-{algo}", f"vector-{algo}"} <= set(presets.kinds())
+
+
 def test_options_of_the_environment_count_for_its_kind() -> None:
     assert (
         resolve("ddqn", "ALE/Pong-v5", overrides={"env.screen_size": 20}).steps == presets.load("vector-ddqn")["steps"]
@@ -93,6 +98,7 @@ def test_an_algorithm_that_cannot_act_there_has_no_kind() -> None:
     assert resolve("sac", "MountainCar-v0").algo_options == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", presets.kinds())
 def test_every_kind_can_be_built_and_says_what_it_is(name: str) -> None:
     document = presets.load(name)

@@ -85,6 +85,7 @@ def test_a_storage_survives_minari_and_npz_to_the_bit(kind: str, num_envs: int, 
     assert set(flags) == {(True, True), (True, False), (False, False)}, "weak test"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_an_agents_replay_survives_in_the_envs_units(memory: str | None, tmp_path: Path) -> None:
     options: dict[str, Any] = {"hidden_sizes": (8,), "start_steps": 100, "num_envs": 2, "seed": 1}

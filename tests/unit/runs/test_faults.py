@@ -266,6 +266,7 @@ def test_a_run_folder_with_links_is_refused(tmp_path: Path) -> None:
         (tmp_path / name).rename(path)
 
 
+@pytest.mark.slow
 def test_a_run_whose_replay_lives_in_files_resumes(tmp_path: Path) -> None:
     program = f"""
 import os

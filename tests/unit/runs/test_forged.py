@@ -54,6 +54,7 @@ def try_forgeries(source: Path, first: int, number: int) -> list[tuple[int, str,
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_forged_run_is_refused_or_resumes(kind: str, tmp_path: Path) -> None:
     source = honest(kind, tmp_path / "honest")

@@ -91,6 +91,7 @@ CASES = [(algo, storage) for algo in OFF_POLICY for storage in (STORAGES if algo
 CASES += [("ddqn", "her"), ("sac-discrete", "her")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize(("algo", "storage"), CASES)
 def test_a_run_is_the_same_with_and_without_overlap(algo: str, storage: str) -> None:
@@ -203,7 +204,7 @@ def test_an_error_of_an_env_is_raised_and_the_steps_before_it_are_kept(
 @pytest.mark.parametrize("part", ["compute_gradients", "apply_gradients"])
 @pytest.mark.parametrize("error", [NotFiniteError("no loss today"), KeyboardInterrupt()], ids=["error", "interrupt"])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_an_error_of_an_update_is_raised_and_the_run_goes_on(overlap: bool, error: BaseException, part: str) -> None:
+def test_an_error_of_an_update_is_raised_and_the_run_continues(overlap: bool, error: BaseException, part: str) -> None:
     scheme = make_scheme("ddqn", "per", workers={"overlap": overlap})
     run_until_learning(scheme)
     num_steps = scheme.num_steps

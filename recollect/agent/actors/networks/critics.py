@@ -11,6 +11,7 @@ from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.composed import build_ensemble, build_single, critic_layers, critic_sizes
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
+from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
 
 
@@ -104,6 +105,7 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
     if callable(config.critic_head):
         num = 1 if plan.critic == "value" else plan.num_critics
         critics = [config.critic_head(num_features, space, config) for _ in range(num)]
+        _check_values(critics[0], plan, num_features, space)
         return critics[0] if plan.critic == "value" else OwnCritics(critics)
     if config.dueling and plan.critic != "q_values":
         raise ConfigError(f"dueling needs a critic of kind 'q_values', got {plan.critic!r}; leave dueling out")
@@ -119,3 +121,32 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
     if plan.num_atoms > 1:
         return ChoiceCritics(plan, num_features, int(space.n), config)
     return build_ensemble(plan.num_critics, (*sizes, int(space.n)), config, layers)
+
+
+@torch.no_grad()
+def _check_values(critic: nn.Module, plan: ActorPlan, num_features: int, space: gym.Space[Any]) -> None:
+    """Refuse a critic head of the user's own that gives other values than are asked for, by two rows of zeros."""
+    inputs = [torch.zeros(2, num_features)]
+    if plan.critic == "q_action":
+        inputs.append(torch.zeros(2, action_width(space)))
+    what, expected = _values_asked_for(plan, space)
+    wanted = f"critic_head must take {'features and action' if len(inputs) > 1 else 'features'} and give {what}"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            given = critic(*inputs)
+    except TypeError as error:
+        raise ConfigError(f"{wanted}: {error}") from error
+    if not isinstance(given, Tensor) or given.shape != expected:
+        found = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+        raise ConfigError(f"{wanted}: expected {expected} of two rows, got {found}")
+
+
+def _values_asked_for(plan: ActorPlan, space: gym.Space[Any]) -> tuple[str, tuple[int, ...]]:
+    """What one critic gives of two rows, in words and as a shape."""
+    atoms = (plan.num_atoms,) if plan.num_atoms > 1 else ()
+    in_atoms = f", in {plan.num_atoms} atoms" if atoms else ""
+    if plan.critic == "value":
+        return "the state's value", (2, 1)
+    if plan.critic == "q_action":
+        return f"the given action's value{in_atoms}", (2, *(atoms or (1,)))
+    return f"every action's value{in_atoms}", (2, *choice_counts(space), *atoms)

@@ -32,7 +32,7 @@ _LOG_STD_RANGE: Final = (-20.0, 2.0)
 class Head(nn.Module, ABC):
     """Base of the policies: a network with as many numbers per row as the distribution over actions needs."""
 
-    def __init__(self, num_features: int, space: Any, config: ActorConfig, layers: Layers = PLAIN) -> None:
+    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig, layers: Layers = PLAIN) -> None:
         super().__init__()
         sizes = (num_features, *config.hidden_sizes, self._num_outputs(space))
         self.network = build_single(sizes, config, layers)
@@ -140,7 +140,7 @@ def build_policy(
             raise ConfigError("the algorithm has no policy that policy_head could be of; use critic_head")
         return None
     if callable(config.policy_head):
-        return _checked(config.policy_head(num_features, space, config), num_features, masks)
+        return _checked(config.policy_head(num_features, space, config), num_features, space, masks)
     if callable(plan.policy):
         return plan.policy(num_features, space, config)
     heads = _HEADS[plan.policy]
@@ -152,11 +152,12 @@ def build_policy(
 
 
 @torch.no_grad()
-def _checked(head: nn.Module, num_features: int, masks: bool) -> nn.Module:
+def _checked(head: nn.Module, num_features: int, space: gym.Space[Any], masks: bool) -> nn.Module:
     """Refuse a policy head of the user's own that returns anything but what is asked of it, by two rows of zeros."""
     with torch.random.fork_rng(devices=[]):
         given = head(torch.zeros(2, num_features))
     kind = type(given)
+    expected = (2, action_width(space))
     if not isinstance(given, Distribution):
         raise ConfigError(
             f"policy_head must return a Distribution of {Distribution.__module__}, such as Gaussian or Categorical, "
@@ -167,4 +168,8 @@ def _checked(head: nn.Module, num_features: int, masks: bool) -> nn.Module:
             f"the environment masks actions, and {kind.__name__}, which policy_head returns, has no method "
             "masked(mask); write one that returns the same distribution among allowed actions, or return a Categorical"
         )
+    if (found := tuple(given.mode().shape)) != expected:
+        raise ConfigError(f"policy_head gives actions of shape {found} of two rows, expected {expected} for {space}")
+    if isinstance(space, gym.spaces.Discrete) and isinstance(given, Categorical) and given.logits.shape[-1] != space.n:
+        raise ConfigError(f"policy_head gives {given.logits.shape[-1]} logits a row, expected {space.n} for {space}")
     return head

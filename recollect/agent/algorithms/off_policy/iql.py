@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.composed import build_single, critic_layers, critic_sizes, policy_layers
-from recollect.agent.actors.networks.critics import ActionCritics
+from recollect.agent.actors.networks.critics import build_critics
 from recollect.agent.actors.networks.distributions import Gaussian
 from recollect.agent.actors.networks.heads import GaussianHead
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.actors.spaces import action_width
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig, no_start_steps
 from recollect.agent.algorithms.targets import advantage_weights, expectile_losses, td_target
@@ -39,12 +38,18 @@ def bounded_gaussian(num_features: int, space: gym.Space[Any], config: ActorConf
     return BoundedGaussianHead(num_features, space, config, policy_layers(plan, config))
 
 
-class ValuedCritics(ActionCritics):
+class ValuedCritics(nn.Module):
     """Values of given actions, one per critic, and beside them the value of a state."""
 
-    def __init__(self, plan: ActorPlan, num_features: int, width: int, config: ActorConfig) -> None:
-        super().__init__(plan, num_features, width, config)
+    def __init__(self, plan: ActorPlan, num_features: int, space: gym.Space[Any], config: ActorConfig) -> None:
+        super().__init__()
+        self.critics = build_critics(plan, num_features, space, config)
         self.state_value = build_single((num_features, *critic_sizes(config), 1), config, critic_layers(plan, config))
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        """Features `[batch, num_features]`, actions `[batch, action]` -> values `[num, batch, 1]`."""
+        values: Tensor = self.critics(features, action)
+        return values
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class BuildsValuedCritics:
 
     def __call__(self, num_features: int, space: gym.Space[Any], config: ActorConfig) -> nn.Module:
         plan = ActorPlan(policy="gaussian", critic="q_action", num_critics=self.num_critics)
-        return ValuedCritics(plan, num_features, action_width(space), config)
+        return ValuedCritics(plan, num_features, space, config)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,7 @@ class PERBuffer(NStepReplayBuffer):
     drawn_keys: ClassVar[tuple[str, ...]] = (keys.PER_WEIGHTS,)
 
     create_factory = Creates(PERConfig)
+    title = "PER"
     config: PERConfig
     epsilon: float
     alpha: float
@@ -91,6 +92,8 @@ class PERBuffer(NStepReplayBuffer):
         Sequences are `[num_seq, time]` or `[num_seq, time, ...]`; one alone may also be `[time]` or `[time, 1]`.
         """
         data = sequence_data if isinstance(sequence_data, torch.Tensor) else np.asarray(sequence_data)
+        if isinstance(data, torch.Tensor) and not data.is_floating_point():
+            data = data.float()
         axis = 0 if data.ndim == 1 or data.shape[1:] == (1,) else 1
         largest = data.amax(axis) if isinstance(data, torch.Tensor) else data.max(axis)
         mixed: Array = eta * largest + (1 - eta) * data.mean(axis)

@@ -168,9 +168,9 @@ def equal_shares(total: int, num_shares: int) -> list[int]:
     return [share + (index < rest) for index in range(num_shares)]
 
 
-def _load_episode(env: Any, total: Any, length: Any, success: Any) -> Episode:
+def _load_episode(env: object, total: object, length: object, success: object) -> Episode:
     """An episode from what a file says of it."""
-    return Episode(as_count(env), float(total), as_count(length), None if success is None else as_number(success))
+    return Episode(as_count(env), as_number(total), as_count(length), None if success is None else as_number(success))
 
 
 def _mean(values: Sequence[float]) -> float:

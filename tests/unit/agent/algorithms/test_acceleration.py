@@ -42,10 +42,11 @@ def test_values_of_a_distribution_are_not_rounded() -> None:
     agent = make_agent("c51", lowest_return=-100.0, highest_return=100.0)
     atoms = torch.zeros(1, 2, 51)
     atoms[0, 1, 26] = 1e-3
+    agent.algo.critics = lambda features: atoms[None]
+    obs, rhs, done = agent.actor.actor_initial_states(torch.zeros(1, *agent.actor.obs_space.shape))
     with torch.autocast("cpu", torch.bfloat16):
-        values = agent.algo._mean(atoms)
-    assert values.dtype == torch.float32
-    assert values.argmax().item() == 1
+        action, *_ = agent.algo.acting_step(obs, rhs, done, deterministic=True)
+    assert action.item() == 1
 
 
 def test_a_memory_keeps_its_precision() -> None:

@@ -278,7 +278,7 @@ def test_physics_of_another_size_are_refused(name: str) -> None:
         write_state(env, states)
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_a_generator_continues_where_it_was() -> None:
     for kind in (np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64):
         generator = np.random.Generator(kind(1))
         generator.random(3)

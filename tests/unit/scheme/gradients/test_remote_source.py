@@ -78,7 +78,7 @@ def test_a_round_applies_the_mean() -> None:
     assert all(worker.col_worker.actor_version == 5 for worker in workers), "the weights before the last update"
 
 
-def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
+def test_a_lost_worker_is_left_out_and_continues_where_it_stood() -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -102,7 +102,7 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path, is_damaged: bool) -> None:
+def test_a_lost_worker_continues_with_what_was_saved_of_its_storage(tmp_path: Path, is_damaged: bool) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -130,7 +130,7 @@ def restart(worker: GWorker) -> None:
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_saved: bool) -> None:
+def test_a_lost_worker_continues_with_all_that_was_counted(tmp_path: Path, is_saved: bool) -> None:
     """A checkpoint before it was lost makes no difference: the journal is newer."""
     gradients = make_gradients(SyncGradientSource, journals=tmp_path / "journals")
     update = UWorker(0, gradients)
@@ -152,7 +152,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     assert not (tmp_path / "journals").exists()
 
 
-def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_another_storage_is_not_resumed(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource, journals=tmp_path)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
     assert caplog.text.count("keeps no journal") == 2
 
 
-def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_what_was_saved_of_another_storage_is_not_resumed(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -274,7 +274,7 @@ def test_a_loss_that_is_not_finite_is_told_with_its_batch() -> None:
     assert gradients.offending_batch["Reward"].shape == (8, 1)
 
 
-def test_a_state_is_gone_on_from_with_as_many_workers_or_others(tmp_path: Path) -> None:
+def test_a_state_is_resumed_with_as_many_workers_or_others(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(3):

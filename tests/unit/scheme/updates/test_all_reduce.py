@@ -65,7 +65,7 @@ def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make, algo: str) 
     for name, weight in here.actor.state_dict().items():
         assert torch.equal(alone.algo.actor.state_dict()[name], weight), name
         assert torch.equal(twin.algo.actor.state_dict()[name], weight), name
-        assert (reports[0].learned.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
+        assert (reports[0].weights.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
 
 
 def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
@@ -97,7 +97,7 @@ def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
     report = peer.run_stage()
     assert report.reason is not None
     assert report.version == 1
-    assert report.learned is None
+    assert report.weights is None
     assert group.is_left
     assert report.status.num_steps == 8, "what was collected is kept"
     assert peer.run_stage().reason is not None, "there is no group any more"

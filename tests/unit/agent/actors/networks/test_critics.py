@@ -3,10 +3,12 @@ from typing import Any
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.critics import build_critics
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.off_policy.iql import IQLConfig
 from recollect.errors import ConfigError
 
 FEATURES, ROWS = 3, 5
@@ -64,3 +66,57 @@ def test_values_of_all_actions_need_a_finite_space() -> None:
 def test_dueling_needs_values_of_all_actions() -> None:
     with pytest.raises(ConfigError, match="dueling"):
         _critics(VALUE, BOX, dueling=True)
+
+
+class Own(nn.Linear):
+    """A critic head of a user, whose width is not asked for."""
+
+    def __init__(self, num_features: int, space: Any, config: ActorConfig) -> None:
+        super().__init__(num_features, 4)
+
+
+class OwnOfActions(nn.Module):
+    def __init__(self, num_features: int, space: Any, config: ActorConfig) -> None:
+        super().__init__()
+        self.layer = nn.Linear(num_features + 2, 1)
+
+    def forward(self, features: Tensor, action: Tensor) -> Tensor:
+        return self.layer(torch.cat([features, action], -1))  # type: ignore[no-any-return]
+
+
+class OwnAtoms(Own):
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features).unsqueeze(-1).expand(-1, -1, 3)
+
+
+def test_heads_of_ones_own_give_what_is_asked_for() -> None:
+    features, action = torch.randn(ROWS, FEATURES), torch.randn(ROWS, 2)
+    assert _critics(Q_VALUES, Discrete(4), critic_head=Own)(features).shape == (2, ROWS, 4)
+    assert _critics(Q_ACTION, BOX, critic_head=OwnOfActions)(features, action).shape == (3, ROWS, 1)
+    atoms = ActorPlan(None, "q_values", num_atoms=3)
+    assert _critics(atoms, Discrete(4), critic_head=OwnAtoms)(features).shape == (1, ROWS, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("plan", "space", "head", "message"),
+    [
+        (Q_VALUES, Discrete(3), Own, r"give every action's value: expected \(2, 3\) of two rows, got \(2, 4\)"),
+        (ActorPlan(None, "q_values", num_atoms=51), Discrete(4), Own, r"in 51 atoms: expected \(2, 4, 51\) of two"),
+        (VALUE, BOX, Own, r"take features and give the state's value: expected \(2, 1\)"),
+        (Q_ACTION, BOX, Own, "take features and action and give the given action's value: .*takes 2 positional"),
+        (ActorPlan("gaussian", "q_action", num_atoms=5), BOX, OwnOfActions, r"in 5 atoms: expected \(2, 5\)"),
+    ],
+)
+def test_heads_of_ones_own_that_give_something_else_are_refused(
+    plan: ActorPlan, space: Any, head: type[nn.Module], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _critics(plan, space, critic_head=head)
+
+
+def test_iql_has_the_critics_of_ones_own_beside_its_value() -> None:
+    critics = _critics(IQLConfig().plan(BOX), BOX, critic_head=OwnOfActions)
+    assert isinstance(critics.critics.critics[0], OwnOfActions)
+    features = torch.randn(ROWS, FEATURES)
+    assert critics(features, torch.randn(ROWS, 2)).shape == (2, ROWS, 1)
+    assert critics.state_value(features).shape == (ROWS, 1)

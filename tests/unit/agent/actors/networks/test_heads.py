@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from torch import Generator
+from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.distributions import (
@@ -84,3 +84,35 @@ def test_a_continuous_policy_needs_a_box(kind: Any) -> None:
 def test_a_categorical_policy_needs_choices() -> None:
     with pytest.raises(ConfigError, match=r"cannot act in Box.* it needs Discrete"):
         build_policy(plan_with("categorical"), FEATURES, BOX, ActorConfig())
+
+
+class FourNumbers(nn.Linear):
+    """A policy head of a user, made for another action space."""
+
+    is_continuous = False
+
+    def __init__(self, num_features: int, space: Any, config: ActorConfig) -> None:
+        super().__init__(num_features, 4)
+
+    def forward(self, features: Tensor) -> Any:
+        logits = super().forward(features)
+        return Gaussian(logits, torch.ones(4)) if self.is_continuous else Categorical(logits)
+
+
+class FourMeans(FourNumbers):
+    is_continuous = True
+
+
+@pytest.mark.parametrize(
+    ("head", "space", "message"),
+    [
+        (FourNumbers, Discrete(3), r"gives 4 logits a row, expected 3 for Discrete\(3\)"),
+        (FourMeans, Box(-1, 1, (2,)), r"gives actions of shape \(2, 4\) of two rows, expected \(2, 2\) for Box"),
+        (FourMeans, Discrete(4), r"gives actions of shape \(2, 4\) of two rows, expected \(2, 1\)"),
+    ],
+)
+def test_heads_of_ones_own_that_do_not_fit_the_actions_are_refused(head: Any, space: Any, message: str) -> None:
+    kind: Any = "gaussian" if isinstance(space, Box) else "categorical"
+    assert build_policy(plan_with(kind), FEATURES, Discrete(4), ActorConfig(policy_head=FourNumbers)) is not None
+    with pytest.raises(ConfigError, match=message):
+        build_policy(plan_with(kind), FEATURES, space, ActorConfig(policy_head=head))
