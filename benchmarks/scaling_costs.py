@@ -29,7 +29,7 @@ NUM_WARM_UP: Final = 64
 NUM_ROUNDS: Final = 10
 # As many floats as an 84×84 frame has pixels.
 OBS_SIZE: Final = 7056
-INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
+INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENDED_AT: [], keys.ENV_FAILURES: 0}
 # Messages of the table: what is observed, and for how many steps.
 MESSAGES: Final = (("vectors", 1), ("vectors", 100), ("stacked frames", 1), ("stacked frames", 100))
 STACK: Final = 4

@@ -44,7 +44,7 @@ def check_number(name: str, value: object, low: float, high: float = math.inf, *
     """Return a finite number from `low` to `high`, or refuse it."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
         limits = f"{'above' if above_low else 'at least'} {low:g}"
@@ -66,12 +66,12 @@ def check_device(device: "torch.device | str") -> "torch.device":
 
     try:
         checked = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         reason = "PyTorch has no device of this name"
     else:
         try:
-            torch.empty(0, device=checked)
-        except (RuntimeError, AssertionError) as error:
+            torch.empty(0, device=checked).cpu()  # on the device "meta" there is nothing to bring back
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).partition("\n")[0].partition(". ")[0]
         else:
             return checked

@@ -101,7 +101,7 @@ class ExportablePolicy(nn.Module):
 
     def acting(self) -> AbstractContextManager[None]:
         """Let what acts inside leave the exploration of the training as it is."""
-        return self._algo.aside()
+        return self._algo.preserving_exploration()
 
     def _act(self, parts: Sequence[Tensor], rhs: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         obs = _nested(dict(zip(self._names, parts, strict=True)), self.actor.obs_space)
@@ -124,9 +124,9 @@ class ExportablePolicy(nn.Module):
         parts = list(self.examples(batch))
         rhs = parts.pop() if self.actor.is_recurrent else torch.zeros(batch, 1)
         recorder = GivenNoise()
-        with self._algo.aside(), recorder:
+        with self._algo.preserving_exploration(), recorder:
             first, _ = self._act(parts, rhs, torch.zeros(batch, 1))
-        with self._algo.aside():
+        with self._algo.preserving_exploration():
             for _ in range(2):
                 with GivenNoise(draw.values for draw in recorder.draws):
                     again, _ = self._act(parts, rhs, torch.zeros(batch, 1))

@@ -167,7 +167,7 @@ MUTANTS: Final = (
     Mutant(
         "predicting spends the random numbers of training",
         "predictor.py",
-        "        with self.algo.aside():\n            _, action",
+        "        with self.algo.preserving_exploration():\n            _, action",
         "        if deterministic in (True, False):\n            _, action",
         ("tests/unit/test_predictor.py",),
     ),

@@ -21,6 +21,11 @@ def test_options_are_checked_when_made_and_when_changed() -> None:
         replace(Knobs(), share=2)
 
 
+def test_whole_numbers_beyond_floats_are_refused() -> None:
+    with pytest.raises(ConfigError, match="share must be a number at least 0"):
+        Knobs(share=10**400)
+
+
 def test_options_come_in_their_own_type() -> None:
     knobs = Knobs(size=4.0, share=1)  # type: ignore[arg-type]
     assert (type(knobs.size), type(knobs.share)) == (int, float)

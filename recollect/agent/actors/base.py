@@ -132,7 +132,7 @@ class Actor(nn.Module):
             for part in self._learning_parts:
                 part.end()
 
-    def stir(self, generator: Generator | None) -> None:
+    def reset_noise(self, generator: Generator | None) -> None:
         """Draw the noise of noisy layers, for a step that explores; None to act without it."""
         for part in self.noisy_parts:
             if generator is None:

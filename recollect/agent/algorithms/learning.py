@@ -103,7 +103,7 @@ class LearningAlgorithm(Algorithm):
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
-        self._generator_aside = _generator_beside(actor.generator, 2)
+        self._other_generator = _generator_beside(actor.generator, 2)
         starts = self._multiplier_starts().values()
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
@@ -199,10 +199,10 @@ class LearningAlgorithm(Algorithm):
         features, rhs = actor.encode(obs, rhs, done)
         mask = actor.action_mask(obs)
         if actor.noisy_parts:
-            actor.stir(None if deterministic else actor.generator)
+            actor.reset_noise(None if deterministic else actor.generator)
         action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
         if actor.noisy_parts:
-            actor.stir(None)
+            actor.reset_noise(None)
         return action, actor.to_env(action), rhs, other
 
     def acting_through(self, actor: Actor) -> Self:
@@ -212,9 +212,9 @@ class LearningAlgorithm(Algorithm):
         return other
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserving_exploration(self) -> Iterator[None]:
         kept = self.actor.generator, self.num_acted
-        self.actor.generator = self._generator_aside
+        self.actor.generator = self._other_generator
         try:
             yield
         finally:

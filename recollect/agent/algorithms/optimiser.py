@@ -259,11 +259,11 @@ def _check_fits(name: str, expected: Tensor | float, value: Tensor | float) -> N
 
 def optimiser_name(name: str, value: object) -> str:
     """Check the name of an optimiser, in any case."""
-    plain = value.lower() if isinstance(value, str) else value
+    plain = str(value).lower()
     if plain not in OPTIMISERS:
         known = ", ".join(sorted(OPTIMISERS))
-        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(str(plain), OPTIMISERS)}")
-    return str(plain)
+        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(plain, OPTIMISERS)}")
+    return plain
 
 
 def _keywords(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:

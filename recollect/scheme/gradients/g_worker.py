@@ -19,7 +19,7 @@ from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.agent_worker import SharedComponents
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
+from recollect.scheme.gradients.normaliser_sums import Sums, increment, take_sums
 from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
 from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
@@ -47,7 +47,7 @@ class GradientReply:
         Numbers that algorithm and storage report.
     version : int
         Version of the weights that the gradients are of.
-    gains : dict of arrays
+    increments : dict of arrays
         What the normalisers have seen since the worker was last given weights.
     status : GradientStatus or None
         How the collection stands, once the update stage is over.
@@ -60,7 +60,7 @@ class GradientReply:
     row: np.ndarray | None
     info: Info
     version: int
-    gains: Sums = field(default_factory=dict)
+    increments: Sums = field(default_factory=dict)
     status: GradientStatus | None = None
     failure: str | None = None
     batch: Batch | None = None
@@ -218,9 +218,9 @@ class GWorker(SharedComponents, Worker):
         self._continue_from(weights, resume_point)
         self._stage = None
         self.collect()
-        gains = gain(self._seen, take_sums(self.algo.actor))
+        increments = increment(self._seen, take_sums(self.algo.actor))
         num_counted, self._num_uncounted = self._num_uncounted, 0
-        return GradientReply(None, {}, weights.version, gains, self.status(), num_counted=num_counted)
+        return GradientReply(None, {}, weights.version, increments, self.status(), num_counted=num_counted)
 
     def advance(
         self, weights: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
@@ -242,9 +242,9 @@ class GWorker(SharedComponents, Worker):
         except NotFiniteError as error:
             self._stage = None
             return GradientReply(None, {}, weights.version, failure=str(error), batch=self.offending_batch)
-        gains = gain(self._seen, take_sums(self.algo.actor))
+        increments = increment(self._seen, take_sums(self.algo.actor))
         status = self.status() if self._stage is None else None
-        return GradientReply(row, info, weights.version, gains, status)
+        return GradientReply(row, info, weights.version, increments, status)
 
     def status(self) -> GradientStatus:
         """How the collection stands."""

@@ -50,20 +50,20 @@ def take_sums(actor: Actor) -> Sums:
 
 
 def put_sums(
-    actor: Actor, sums: Mapping[str, np.ndarray], gains: Mapping[str, np.ndarray], num_workers: int = 1
+    actor: Actor, sums: Mapping[str, np.ndarray], increments: Mapping[str, np.ndarray], num_workers: int = 1
 ) -> None:
-    """Let the normalisers of an actor be as if they had seen what `sums` tell and, after it, what `gains` tell.
+    """Let the normalisers of an actor be as if they had seen what `sums` tell and, after it, what `increments` tell.
 
-    Statistics of batches get the mean gain, if `gains` are the sums of several workers'.
+    Statistics of batches get the mean increment, if `increments` are the sums of several workers'.
     """
     for name, running in _running(actor):
-        _set(running, sums[name] + gains.get(name, 0.0))
+        _set(running, sums[name] + increments.get(name, 0.0))
     for name, buffer in _of_batches(actor):
-        value = torch.from_numpy(np.asarray(sums[name] + gains.get(name, 0.0) / num_workers))
+        value = torch.from_numpy(np.asarray(sums[name] + increments.get(name, 0.0) / num_workers))
         buffer.copy_(value if buffer.is_floating_point() else value.round())
 
 
-def gain(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Sums:
+def increment(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> Sums:
     """What was seen between two times."""
     with np.errstate(invalid="ignore"):  # constants that networks keep may be infinite
         return {name: np.where(after[name] == before[name], 0.0, after[name] - before[name]) for name in after}

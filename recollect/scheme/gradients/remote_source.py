@@ -159,10 +159,10 @@ class RemoteGradientSource(SharedComponents, ABC):
 
     def _follow(self, replies: Sequence[GradientReply]) -> None:
         """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
-        gains = [reply.gains for reply in replies if reply.gains]
-        if gains:
+        increments = [reply.increments for reply in replies if reply.increments]
+        if increments:
             actor, num_batches = self.algo.actor, sum(reply.row is not None for reply in replies)
-            total = {name: np.sum([each[name] for each in gains], axis=0) for name in gains[0]}
+            total = {name: np.sum([each[name] for each in increments], axis=0) for name in increments[0]}
             normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), total, max(1, num_batches))
             self._published = None
 

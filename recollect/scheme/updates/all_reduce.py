@@ -166,14 +166,14 @@ class PeerWorker(GWorker):
 
     def _share_statistics(self, seen: normaliser_sums.Sums) -> None:
         """Let the normalisers of all peers have seen what any of them has."""
-        gains = normaliser_sums.gain(seen, normaliser_sums.take_sums(self.algo.actor))
-        if not gains:
+        increments = normaliser_sums.increment(seen, normaliser_sums.take_sums(self.algo.actor))
+        if not increments:
             return
-        total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
-        pieces = torch.split(total, [values.size for values in gains.values()])
+        total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in increments.values()])))
+        pieces = torch.split(total, [values.size for values in increments.values()])
         shared = {
             name: piece.numpy().reshape(values.shape)
-            for (name, values), piece in zip(gains.items(), pieces, strict=True)
+            for (name, values), piece in zip(increments.items(), pieces, strict=True)
         }
         normaliser_sums.put_sums(self.algo.actor, seen, shared, self.num_peers)
 

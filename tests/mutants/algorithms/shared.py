@@ -58,7 +58,7 @@ MUTANTS: Final = (
     Mutant(
         "acting beside the training spends its random numbers",
         f"{ALGORITHMS}/learning.py",
-        "        self.actor.generator = self._generator_aside\n",
+        "        self.actor.generator = self._other_generator\n",
         "",
         ASIDE,
     ),

@@ -215,9 +215,9 @@ def test_environments_that_are_ahead_of_the_storage_are_not_resumed() -> None:
     worker = scheme.col_worker
     assert isinstance(worker, CWorker)
     assert scheme.resume_gap is None
-    worker.aside.begin(is_beside=False)
-    worker.aside.take()
+    worker.deferred.begin(is_parallel=False)
+    worker.deferred.take()
     assert scheme.resume_gap == "a stage was interrupted"
-    worker.aside.store()
+    worker.deferred.store()
     assert scheme.resume_gap is None
     scheme.stop()

@@ -18,7 +18,7 @@ from recollect import keys
 from recollect.config import build, resolve
 from recollect.errors import StorageError
 from recollect.learner import Learner
-from tests.fuzz_runs import LEARNING, RESUMED, UNTYPED
+from tests.fuzz_runs import RESUMED, UNTYPED
 from tests.fuzzing import newest_commit, newest_manifest, reseal, write_record
 from tests.schemes import make_scheme
 
@@ -63,7 +63,6 @@ def test_a_forged_run_is_refused_or_resumes(kind: str, tmp_path: Path) -> None:
     assert [each for each in found if each[2].startswith(UNTYPED)] == []
     outcomes = Counter(outcome for _, _, outcome in found)
     assert outcomes[RESUMED] > 0, "some forgeries change nothing that matters"
-    assert outcomes[LEARNING] <= len(found) / 20
     assert sum(outcomes.values()) - outcomes[RESUMED] > len(found) / 4
 
 

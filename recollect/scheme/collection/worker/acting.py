@@ -244,7 +244,7 @@ class Acting:
         other: dict[str, Tensor] = {}
         if algo is not self._silent_algo or actor.is_recurrent:
             # A step with random actions needs of it the memory, and what is stored beside actions.
-            with algo.aside():
+            with algo.preserving_exploration():
                 _, _, rhs, other = algo.acting_step(obs, rhs, done)
             self._silent_algo = None if other else algo
         action = actor.random_actions(len(done), obs)

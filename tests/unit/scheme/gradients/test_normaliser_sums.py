@@ -8,7 +8,7 @@ from torch import nn
 
 from recollect.agent.actors.networks.layers import BatchRenorm
 from recollect.agent.actors.networks.normalise import RunningMeanStd
-from recollect.scheme.gradients.normaliser_sums import gain, put_sums, take_sums
+from recollect.scheme.gradients.normaliser_sums import increment, put_sums, take_sums
 
 
 class Normalised(nn.Module):
@@ -31,9 +31,9 @@ def test_gains_of_workers_add_up_to_what_one_would_have_seen() -> None:
     second.obs.update(rows(3, 7))
     for number, num in ((2, 30), (3, 7)):
         one.obs.update(rows(number, num))
-    gains = [gain(before, take_sums(each)) for each in (first, second)]
-    put_sums(second, before, gains[0])
-    put_sums(second, take_sums(second), gains[1])
+    increments = [increment(before, take_sums(each)) for each in (first, second)]
+    put_sums(second, before, increments[0])
+    put_sums(second, take_sums(second), increments[1])
     assert float(second.obs.count) == 47
     np.testing.assert_allclose(second.obs.mean, one.obs.mean, rtol=1e-12)
     np.testing.assert_allclose(second.obs.variance, one.obs.variance, rtol=1e-9)
@@ -62,8 +62,8 @@ def test_statistics_of_batches_move_by_the_mean_of_what_workers_saw() -> None:
         actor.norm.mean.fill_(mean)
         actor.norm.variance.fill_(mean)
         actor.norm.num_batches.fill_(5)
-    gains = [gain(before, take_sums(actor)) for actor in (first, second)]
-    put_sums(here, before, {name: gains[0][name] + gains[1][name] for name in before}, 2)
+    increments = [increment(before, take_sums(actor)) for actor in (first, second)]
+    put_sums(here, before, {name: increments[0][name] + increments[1][name] for name in before}, 2)
     assert here.norm.mean.unique().tolist() == here.norm.variance.unique().tolist() == [2.0]
     assert int(here.norm.num_batches) == 5
     assert here.get_buffer("limit").tolist() == [-math.inf, 1.0]
