@@ -62,8 +62,8 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run's clock starts at zero",
         LEARNER,
-        "self.elapsed_s, states = self._recorder.restore(self.scheme)",
-        "_, states = self._recorder.restore(self.scheme)",
+        "            self.elapsed_s = restored.elapsed_s\n",
+        "",
         (f"{TESTS}::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
@@ -111,9 +111,18 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run's callbacks start anew",
         LEARNER,
-        "            self._callbacks.load_state(states)\n",
+        "            self._callbacks.load_state(restored.callbacks)\n",
         "",
         (f"{CALLBACKS}/test_callback.py::test_states_are_saved_and_restored",),
+    ),
+    Mutant(
+        "what callbacks have logged is lost where a run is resumed",
+        LEARNER,
+        "            self.log(restored.logged)\n",
+        "",
+        (
+            "tests/unit/runs/test_exact_resume.py::test_rows_of_a_resumed_run_have_what_callbacks_logged_before_it_was_killed",
+        ),
     ),
     Mutant(
         "a run is not saved before a callback's error ends it",
@@ -139,7 +148,7 @@ MUTANTS: Final = (
     Mutant(
         "a schedule starts again where a run is resumed",
         "callbacks/schedule.py",
-        'return {} if self._origin is None else {"origin": self._origin}',
+        'return {} if self._origin is None else {"origin": self._origin, "present": self._present}',
         "return {}",
         (f"{CALLBACKS}/test_schedule.py",),
     ),

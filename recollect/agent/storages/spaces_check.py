@@ -1,6 +1,6 @@
 """Whether the steps of a storage are of the spaces of its actor: those from a file may be of any."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import gymnasium as gym
@@ -70,7 +70,7 @@ def _check_actions(ring: LaneRing, space: gym.Space[Any]) -> None:
             raise StorageError(f"the steps have actions that are not of {space}")
 
 
-def _check_observations(storage: "BaseBuffer", choices: dict[KeyPath, gym.Space[Any]]) -> None:
+def _check_observations(storage: "BaseBuffer", choices: Mapping[KeyPath, gym.Space[Any]]) -> None:
     ring = storage.store.ring
     for lane, (first, head) in enumerate(zip(ring.firsts, ring.heads, strict=True)):
         for begin in range(int(first), int(head), _ROWS_AT_ONCE):
