@@ -116,6 +116,15 @@ MUTANTS: Final = (
         (f"{CALLBACKS}/test_callback.py::test_states_are_saved_and_restored",),
     ),
     Mutant(
+        "what callbacks have logged is lost where a run is resumed",
+        LEARNER,
+        "            self.log(restored.logged)\n",
+        "",
+        (
+            "tests/unit/runs/test_exact_resume.py::test_rows_of_a_resumed_run_have_what_callbacks_logged_before_it_was_killed",
+        ),
+    ),
+    Mutant(
         "a run is not saved before a callback's error ends it",
         LEARNER,
         '        with self._saved_first():\n            self._callbacks.call("on_step", self)\n',

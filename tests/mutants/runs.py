@@ -411,6 +411,27 @@ MUTANTS: Final = (
         INTERRUPTS,
     ),
     Mutant(
+        "steps with actions that there are not are learned from",
+        "agent/storages/snapshots.py",
+        "        check_steps(storage)\n",
+        "",
+        ("tests/unit/agent/storages/test_spaces_check.py",),
+    ),
+    Mutant(
+        "the content of a file that is linked from a run's folder is lost",
+        "lock.py",
+        "    if os.fstat(descriptor).st_nlink == 1:\n",
+        "    if True:\n",
+        LOCK,
+    ),
+    Mutant(
+        "rewards are scaled anew where a run is resumed",
+        "scheme/collection/worker/acting.py",
+        "        self._tell_actor(state.get(_OF_ACTOR, {}))\n",
+        "",
+        (f"{TESTS}/test_exact_resume.py",),
+    ),
+    Mutant(
         "two processes write into one run",
         f"{RUNS}/recorder.py",
         "self._lock = None if run is None else FolderLock(run.path)\n",
