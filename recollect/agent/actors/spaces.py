@@ -52,7 +52,7 @@ def as_tensor(array: Array, device: torch.device) -> Tensor:
     repeated or resumed has its observations elsewhere in memory, and is to give the same bits.
     """
     if type(array) is not np.ndarray:
-        return torch.as_tensor(array, device=device)
+        return array if type(array) is Tensor and array.device == device else torch.as_tensor(array, device=device)
     tensor = torch.from_numpy(array)
     if tensor.device != device:
         return tensor.to(device)

@@ -293,7 +293,6 @@ def test_formats_that_cannot_be_written_are_refused(
 
 
 def test_arrow_files_survive_to_the_bit(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
     storage, other = make_storage("dict", 2), rc.ReplayBuffer.standalone(200)
     rc.load_minari(rc.save_minari(storage, tmp_path / "data-v0", data_format="arrow"), into=other)
     assert_same_episodes(storage, other)
