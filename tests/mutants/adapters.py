@@ -16,7 +16,7 @@ MUTANTS: Final = (
     Mutant("SB3's losses leave weights out", "adapters/sb3/algorithms.py",
            "constant + weights * (current - constant)", "current", SB3),
     Mutant("CleanRL's truncations end the return", "adapters/cleanrl.py",
-           "            terminated = terminated & ~truncated\n", "", CLEANRL),
+           "next_obs, terminated & ~truncated, truncated", "next_obs, terminated, truncated", CLEANRL),
     Mutant("CleanRL's weights are all one", "adapters/cleanrl.py",
            "batch.get(keys.PER_WEIGHTS, torch.ones_like(rewards))", "torch.ones_like(rewards)", CLEANRL),
     Mutant("TorchRL's truncations are terminations", "adapters/tensordicts.py",
