@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.learn.records import CURVE_EPISODES, CURVE_POINTS, Episodes, Trained
 
 SB3, CONTRIB = "stable_baselines3", "sb3_contrib"
+# What has to be installed, by module.
 PACKAGES: Final = {SB3: "stable-baselines3", CONTRIB: "sb3-contrib"}
 
 LUNAR_LANDER: Final[Mapping[str, Any]] = {

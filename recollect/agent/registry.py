@@ -109,6 +109,8 @@ class Registry(Mapping[str, PartT]):
 
     def spelled(self, name: str) -> str:
         """A name as it is registered, whatever its case; one that is not known, as it is."""
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.kind} must be a name or 'module:Name', got {name!r}")
         if name in self or is_reference(name):
             return name
         return next((known for known in self if known.lower() == name.lower()), name)

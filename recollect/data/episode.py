@@ -111,6 +111,8 @@ def flatten(value: Observation, path: str = "") -> dict[str, Any]:
     """Arrays of an observation by path, whose parts a slash separates; one array alone has the empty path."""
     if not isinstance(value, Mapping):
         return {path: value}
+    if any("/" in str(name) for name in value):
+        raise SchemaError(f"parts of observations must have names without a slash, got {sorted(value)}; rename them")
     parts = (flatten(inner, f"{path}/{name}" if path else str(name)) for name, inner in value.items())
     return {inner: array for part in parts for inner, array in part.items()}
 

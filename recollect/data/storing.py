@@ -205,6 +205,6 @@ def _space_like(values: Observation) -> gym.Space[Any]:
     if array.dtype.kind == "f":
         return gym.spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype.type)
     if array.dtype.kind == "b":
-        return gym.spaces.Box(False, True, array.shape[1:], np.bool_)
+        return gym.spaces.Box(0, 1, array.shape[1:], np.bool_)
     limits = np.iinfo(array.dtype)
     return gym.spaces.Box(limits.min, limits.max, array.shape[1:], array.dtype.type)

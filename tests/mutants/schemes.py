@@ -136,7 +136,7 @@ MUTANTS: Final = (
     Mutant(
         "learning begins before the first steps are complete",
         f"{GRADIENTS}/g_worker.py",
-        "return num_seen * self.num_peers >= int(self.algo.start_steps)",
+        "return num_seen * self.num_peers >= self.col_worker.algo.start_steps",
         "return num_seen * self.num_peers > 0",
         G_WORKER,
     ),

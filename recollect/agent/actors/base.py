@@ -31,6 +31,9 @@ from recollect.roles import Array, Observation
 NO_STATE: Final = torch.zeros(1, 1)
 """Hidden state and `done` where there are none: actors without memory ignore them."""
 
+# Modules that never read `training`. To switch all the others costs small networks more than a layer.
+_WITHOUT_MODES: Final = ("recollect.", *(f"torch.nn.modules.{kind}" for kind in ("container", "conv", "linear")))
+
 
 class Actor(nn.Module):
     """Base of the actors: a body, a policy, critics, and target networks.
@@ -93,7 +96,7 @@ class Actor(nn.Module):
         self._learning_parts = [part for part in self.modules() if isinstance(part, LearningPart)]
         heads = [head for head in (self.policy, self.critics) if head is not None]
         self.noisy_parts = [part for head in heads for part in head.modules() if isinstance(part, NoisyLinear)]
-        self._trained_networks = (self.body, *heads)
+        self._trained_networks = [network for network in (self.body, *heads) if _has_modes(network)]
 
     if TYPE_CHECKING:
         create_factory: ClassVar[CreatesActors]
@@ -193,7 +196,7 @@ class Actor(nn.Module):
     def to_tensors(self, obs: Observation) -> Observation:
         """Put a (nested) observation on the actor's device, in its own dtypes."""
         device = self.device
-        if type(obs) is np.ndarray:
+        if type(obs) is np.ndarray or type(obs) is Tensor:
             return as_tensor(obs, device)
         return map_observation(lambda array: as_tensor(array, device), obs)
 
@@ -218,7 +221,10 @@ class Actor(nn.Module):
         rhs : Tensor
             Hidden states after the step; without memory, as given.
         """
-        encoded: tuple[Tensor, Tensor] = self._body(target)(self._normalise(obs), rhs, done)
+        visible, body = self._normalise(obs), self._body(target)
+        if body.hands_on(visible):
+            return visible, rhs
+        encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
@@ -351,3 +357,8 @@ class Actor(nn.Module):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read weights that an actor of the same shape saved."""
         load_weights(self, path)
+
+
+def _has_modes(network: nn.Module) -> bool:
+    """Whether a network may behave differently where it learns. Ours, which do, have `begin` and `end` for it."""
+    return any(not type(module).__module__.startswith(_WITHOUT_MODES) for module in network.modules())

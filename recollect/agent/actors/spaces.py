@@ -51,7 +51,9 @@ def as_tensor(array: Array, device: torch.device) -> Tensor:
     The last bits of a product of few rows depend on the alignment of its operands, on some processors. A run that is
     repeated or resumed has its observations elsewhere in memory, and is to give the same bits.
     """
-    tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
+    if type(array) is not np.ndarray:
+        return array if type(array) is Tensor and array.device == device else torch.as_tensor(array, device=device)
+    tensor = torch.from_numpy(array)
     if tensor.device != device:
         return tensor.to(device)
     is_as_wanted = tensor.data_ptr() % ALIGNMENT == 0 or not tensor.is_floating_point()

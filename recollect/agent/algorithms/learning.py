@@ -84,7 +84,7 @@ class LearningAlgorithm(Algorithm):
     # How people and messages call the algorithm, and the action spaces that it can act in.
     title: ClassVar[str]
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]]
-    adam_epsilon: ClassVar[float] = 1e-8
+    optimiser_epsilon: ClassVar[float] = 1e-8
     # Whether it leaves out the actions that an environment does not allow.
     masks_actions: ClassVar[bool] = False
     # Whether only what the present policy did can be learned from.
@@ -108,7 +108,9 @@ class LearningAlgorithm(Algorithm):
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
-        self.optimiser = GroupedOptimiser([*self._groups(), *self._curiosity_group()], self.config, self.adam_epsilon)
+        self.optimiser = GroupedOptimiser(
+            [*self._groups(), *self._curiosity_group()], self.config, self.optimiser_epsilon
+        )
         self._learn_from = compiled(self._backward, self.device) if self.config.compile else self._backward
         self.num_updates = 0
         self.num_computed = 0

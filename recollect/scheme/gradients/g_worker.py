@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -155,7 +155,7 @@ class GWorker(SharedComponents, Worker):
     @property
     def num_steps(self) -> int:
         """Transitions collected."""
-        return self.col_worker.num_steps
+        return self.col_worker.counts.num_steps
 
     def stage(self) -> Generator[Gradient, None, None]:
         """Have data collected for one update stage, and yield one gradient after the other.
@@ -164,8 +164,8 @@ class GWorker(SharedComponents, Worker):
         the stage, as soon as there is enough, so that they can be computed while the next data are collected here.
         """
         num_updates = 0
-        with closing(self._learn_here()) as infos:
-            for info in infos:
+        with self._collecting():
+            for info in self.compute_gradients():
                 yield Gradient(None, info)
                 num_updates += 1
         self.algo.end_stages(num_updates)
@@ -346,15 +346,14 @@ class GWorker(SharedComponents, Worker):
 
     def _learns_from_before(self) -> bool:
         """Whether gradients are of what was stored before a stage; a replay ratio counts the steps of the stage."""
-        keeps_experience, has_ratio = (
-            self.col_worker.stages.keeps_experience,
-            self._limiter.updates_per_step is not None,
-        )
-        return keeps_experience and not has_ratio and self._may_learn() and len(self.storage) > 0
+        if self._limiter.updates_per_step is not None or not self._may_learn():
+            return False
+        return self.col_worker.stages.keeps_experience and len(self.storage) > 0
 
     def _may_learn(self) -> bool:
-        num_seen = self.col_worker.num_steps - self.col_worker.counts.num_steps_lost
-        return num_seen * self.num_peers >= int(self.algo.start_steps)
+        counts = self.col_worker.counts
+        num_seen = counts.num_steps - counts.num_steps_lost
+        return num_seen * self.num_peers >= self.col_worker.algo.start_steps
 
     def _learn_here(self) -> Generator[Info, None, None]:
         """Collect for one stage, and compute its gradients."""
@@ -376,10 +375,10 @@ class GWorker(SharedComponents, Worker):
     @contextmanager
     def _taking_in(self) -> Iterator[None]:
         """Count and note the steps that come in meanwhile; those of the beginning allow for no updates."""
-        num_before, counts = self.col_worker.num_steps, self._may_learn()
+        num_before, counts = self.num_steps, self._may_learn()
         yield
         if counts:
-            self._count_steps(self.col_worker.num_steps - num_before)
+            self._count_steps(self.num_steps - num_before)
         self._journal.note(self.col_worker)
 
     def _count_steps(self, num_steps: int) -> None:

@@ -224,6 +224,12 @@ SPACES = [
         {"a": gym.spaces.Discrete(3, start=-1), "b": gym.spaces.Dict({"c": gym.spaces.MultiBinary([2, 2])})}
     ),
     gym.spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [2, 3]]),
+    gym.spaces.MultiDiscrete([2, 3], dtype=np.int32),
+    gym.spaces.Discrete(3, dtype=np.int32),
+    gym.spaces.MultiBinary(4),
+    gym.spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64),
+    gym.spaces.Box(0, 2**64 - 1, (1,), np.uint64),
+    gym.spaces.Box(0, 1, (2,), np.bool_),
 ]
 
 
@@ -237,7 +243,9 @@ def test_spaces_survive_a_file(space: gym.Space[Any]) -> None:
 @pytest.mark.parametrize(
     "document",
     [None, {}, {"kind": "Box"}, {"kind": "Box", "shape": [2**40], "dtype": "float32", "low": 0, "high": 1},
-     {"kind": "Box", "shape": [1], "dtype": "object", "low": 0, "high": 1}, {"kind": "Discrete", "n": 0, "start": 0}],
+     {"kind": "Box", "shape": [1], "dtype": "object", "low": 0, "high": 1}, {"kind": "Discrete", "n": 0, "start": 0},
+     {"kind": "Discrete", "n": 2, "start": 0, "dtype": "float32"}, {"kind": "MultiBinary", "shape": -1},
+     {"kind": "Box", "shape": [1], "dtype": "uint8", "low": 0, "high": 256}],
 )  # fmt: skip
 def test_other_documents_are_no_spaces(document: Any) -> None:
     with pytest.raises(SchemaError):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.augment import RandomShift
 from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.features import FlatFeatures
 from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
 from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
@@ -29,6 +30,12 @@ class Body(nn.Module):
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
         self.memory = build_memory(config, sizes[-1])
         self.out_features: int = sizes[-1] if self.memory is None else self.memory.out_features
+        has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
+        self._is_bare = type(self.features) is FlatFeatures and not has_parts
+
+    def hands_on(self, obs: Observation) -> bool:
+        """Whether observations are features as they are, so that nothing needs to be called."""
+        return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""

@@ -116,7 +116,7 @@ class ContinuousActorCritic(ActorCritic):
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         if isinstance(self._noise, OUNoise):
-            self._noise.drift = state[_DRIFT].to(self.actor.device) if _DRIFT in state else None
+            self._noise.load_drift(state.get(_DRIFT), self.actor.device)
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None

@@ -123,6 +123,8 @@ class EpisodeLog:
         num_steps = np.asarray(state[_STEPS]).astype(np.int64)
         if rewards.shape != self._rewards.shape or num_steps.shape != self._num_steps.shape:
             raise ValueError(f"returns of {rewards.shape} episodes are not those of {len(self._rewards)} envs")
+        if not np.isfinite(rewards).all() or (num_steps < 0).any():
+            raise ValueError("episodes have returns that are not finite, or fewer steps than none")
         self._rewards, self._num_steps = rewards, num_steps
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from recollect.checks import check_count
+from recollect.errors import EnvError
 from recollect.roles import Actor, Algorithm, SteppingEnvs
 from recollect.scheme.collection.worker.episodes import Episode, EpisodeLog, equal_shares
 
@@ -17,6 +18,8 @@ _LOG = logging.getLogger(__name__)
 
 # The longest episodes of common tasks, Atari's, have at most 27,000 steps.
 _LONG_EPISODE: Final = 100_000
+# Failures of one env between two episodes that end; one that fails now and then has far fewer.
+_MOST_LOST: Final = 100
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,12 @@ def evaluate(algo: Algorithm, actor: Actor, envs: SteppingEnvs, num_episodes: in
 
     Every env contributes a number of episodes that is fixed beforehand, its first ones. To take
     whichever end first would favour short episodes. For the same reason none is cut short: one that may never
-    end, in an environment without a time limit, is warned of.
+    end, in an environment without a time limit, is warned of. An env that fails before any of its episodes ends is an
+    `EnvError`.
     """
     quotas = equal_shares(check_count("num_episodes", num_episodes), envs.num_envs)
     finished: list[list[Episode]] = [[] for _ in quotas]
+    num_lost = np.zeros(envs.num_envs, np.int64)  # since an episode of the env has ended
     log = EpisodeLog(envs.num_envs)
     obs = envs.reset()
     _, rhs, done = actor.actor_initial_states(obs)
@@ -83,10 +88,23 @@ def evaluate(algo: Algorithm, actor: Actor, envs: SteppingEnvs, num_episodes: in
         step = envs.step(clipped_action)
         for episode in log.follow(step, step.ended):
             finished[episode.env].append(episode)
+            num_lost[episode.env] = 0
+        if not step.is_plain:
+            num_lost += step.cut[:, 0]
+            _check_ends(num_lost)
         if log.longest == _LONG_EPISODE:
             _warn_of_long_episode()
         obs, done = step.obs, torch.as_tensor(step.begins, dtype=torch.float32, device=done.device)
     return _summary([episode for episodes, quota in zip(finished, quotas, strict=True) for episode in episodes[:quota]])
+
+
+def _check_ends(num_lost: np.ndarray) -> None:
+    """Refuse envs that lose every episode to a failure: each time they are rebuilt, and would never be done."""
+    if num_lost.max() >= _MOST_LOST:
+        raise EnvError(
+            f"env {int(num_lost.argmax())} of the evaluation failed in {_MOST_LOST} episodes, and none of its episodes "
+            "ended in between; correct the env"
+        )
 
 
 def _warn_of_long_episode() -> None:

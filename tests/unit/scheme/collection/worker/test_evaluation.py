@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, EnvError
 from recollect.scheme.collection.worker import evaluation
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from tests.parts import CountingActor, CountingAlgo, ScriptedEnvs
@@ -47,6 +47,20 @@ def test_an_episode_that_may_never_end_is_warned_of_once_and_not_cut(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "not ended after 30 steps" in caplog.text
     assert "max_episode_steps" in caplog.text
+
+
+def evaluated_with(failures: range) -> Evaluation:
+    envs, actor = ScriptedEnvs(((10,),), failures=failures), CountingActor()
+    return evaluate(CountingAlgo(actor, envs), actor, envs, 1)
+
+
+def test_an_env_that_fails_in_every_episode_ends_the_evaluation() -> None:
+    with pytest.raises(EnvError, match="env 0 of the evaluation failed in 100 episodes, and none of its episodes"):
+        evaluated_with(range(9, 2000, 9))
+
+
+def test_an_env_that_recovers_is_evaluated() -> None:
+    assert evaluated_with(range(9, 900, 9)).lengths == (10,)
 
 
 def test_no_episodes_is_refused() -> None:
