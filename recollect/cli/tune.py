@@ -15,7 +15,7 @@ from recollect.interrupts import Interrupts, exit_code
 from recollect.options import Search
 
 if TYPE_CHECKING:
-    from recollect.cli.study import StudyFolder, Tuning
+    from recollect.cli.tuning.study import StudyFolder, Tuning
 
 _ABOUT: Final = """\
 Search for hyperparameters with Optuna (pip install "recollect[tune]").
@@ -63,7 +63,7 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """Run the trials that a study still lacks."""
-    from recollect.cli.study import StudyFolder, Tuning, require_optuna, search_space
+    from recollect.cli.tuning.study import StudyFolder, Tuning, require_optuna, search_space
     from recollect.lock import FolderLock
 
     require_optuna()
@@ -109,8 +109,8 @@ def _chosen(space: Mapping[str, Search], names: list[str]) -> dict[str, Search]:
 
 def _search(tuning: "Tuning", folder: "StudyFolder", num_trials: int, options: argparse.Namespace) -> int:
     """Run trials and show them; returns an exit code."""
-    from recollect.cli.study import Workers
-    from recollect.cli.study_display import StudyDisplay
+    from recollect.cli.tuning.display import StudyDisplay
+    from recollect.cli.tuning.study import Workers
 
     study = folder.open(tuning)
     workers = Workers(tuning, folder, num_trials, options.jobs)
@@ -132,7 +132,7 @@ def _search(tuning: "Tuning", folder: "StudyFolder", num_trials: int, options: a
 
 def _report(tuning: "Tuning", folder: "StudyFolder", options: argparse.Namespace) -> None:
     """Write the best config and the picture of a study, and say where they are."""
-    from recollect.cli.study_display import draw_study, return_of
+    from recollect.cli.tuning.display import draw_study, return_of
 
     num_trials, best = len(folder.finished(tuning)), folder.best(tuning)
     told = f"{num_trials} of {options.trials} trials"

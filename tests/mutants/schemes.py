@@ -10,7 +10,7 @@ TESTS: Final = "tests/unit/scheme"
 ELASTIC: Final = (f"{TESTS}/test_elastic.py",)
 FLAT: Final = (f"{TESTS}/gradients/test_flat.py",)
 G_WORKER: Final = (f"{TESTS}/gradients/test_g_worker.py",)
-NORMALISER_SUMS: Final = (f"{TESTS}/gradients/test_normaliser_sums.py",)
+NORMALISER_SUMS: Final = (f"{TESTS}/test_normaliser_sums.py",)
 REMOTE_SOURCE: Final = (f"{TESTS}/gradients/test_remote_source.py",)
 REPLAY_RATIO: Final = (f"{TESTS}/gradients/test_replay_ratio.py",)
 STATUS: Final = (f"{TESTS}/gradients/test_status.py",)
@@ -163,14 +163,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what normalisers saw is counted again by every worker",
-        f"{GRADIENTS}/normaliser_sums.py",
+        f"{SCHEME}/normaliser_sums.py",
         "after[name] - before[name]",
         "after[name]",
         NORMALISER_SUMS,
     ),
     Mutant(
         "the variance of summed normalisers forgets their mean",
-        f"{GRADIENTS}/normaliser_sums.py",
+        f"{SCHEME}/normaliser_sums.py",
         "seconds / count - mean**2",
         "seconds / count",
         NORMALISER_SUMS,
@@ -366,7 +366,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what a worker's normalisers saw is added to equal ones up to rounding",
-        f"{GRADIENTS}/normaliser_sums.py",
+        f"{SCHEME}/normaliser_sums.py",
         "if own.tobytes() == before[name].tobytes():",
         "if own is before[name]:",
         (f"{TESTS}/collection/collectors/test_inbox.py",),

@@ -1,4 +1,7 @@
-"""Recollect's buffers for Stable-Baselines3, sb3-contrib and SBX, and algorithms that use their weights."""
+"""Recollect's buffers for Stable-Baselines3, sb3-contrib and SBX, and algorithms that use their weights.
+
+Users import them; no other room does.
+"""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any

@@ -31,7 +31,7 @@ from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.collection.worker.deferred_collection import DeferredCollection
 from recollect.scheme.collection.worker.rows import Rows
 from recollect.scheme.collection.worker.step_list import StepList
-from recollect.scheme.gradients.normaliser_sums import take_statistics
+from recollect.scheme.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
 
 # Entries of a worker's place.

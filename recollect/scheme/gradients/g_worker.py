@@ -19,10 +19,10 @@ from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.agent_worker import SharedComponents
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.normaliser_sums import Sums, increment, take_sums
 from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
 from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
+from recollect.scheme.normaliser_sums import Sums, increment, take_sums
 from recollect.scheme.overlap import Overlap
 from recollect.scheme.weights import VersionedWeights, apply_state, apply_weights
 

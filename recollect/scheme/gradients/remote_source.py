@@ -12,13 +12,13 @@ import torch
 from recollect import keys
 from recollect.errors import NotFiniteError
 from recollect.roles import Batch
+from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
 from recollect.scheme.base.worker_set import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord
 from recollect.scheme.collection.worker.counts import share_state
-from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet

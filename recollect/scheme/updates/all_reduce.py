@@ -11,8 +11,8 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from recollect.errors import NotFiniteError
 from recollect.records import MOST_COUNTED
 from recollect.roles import Batch, Info
+from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
-from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
 from recollect.scheme.gradients.status import GradientStatus

@@ -16,9 +16,9 @@ import pytest
 from optuna.trial import TrialState
 from rich.console import Console
 
-from recollect.cli import study as study_module
-from recollect.cli.study import StudyFolder, Tuning, search_space
-from recollect.cli.study_display import StudyDisplay
+from recollect.cli.tuning import study as study_module
+from recollect.cli.tuning.display import StudyDisplay
+from recollect.cli.tuning.study import StudyFolder, Tuning, search_space
 from recollect.config import RunConfig, resolve
 from recollect.data.episode import Episode, Spaces
 from recollect.data.npz import write_npz

@@ -11,7 +11,7 @@ from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import dump_schema
 from recollect.extras import import_extra
-from recollect.scheme.gradients.normaliser_sums import Statistics
+from recollect.scheme.normaliser_sums import Statistics
 
 # The fastest of zstd's ordinary levels: more cost more time than they save on a common network.
 _LEVEL: Final = 1

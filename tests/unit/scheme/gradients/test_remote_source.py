@@ -14,8 +14,8 @@ from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParamet
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.normaliser_sums import take_sums
 from recollect.scheme.gradients.sync_source import SyncGradientSource
+from recollect.scheme.normaliser_sums import take_sums
 from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere

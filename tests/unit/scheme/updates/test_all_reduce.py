@@ -8,7 +8,7 @@ import torch
 
 from recollect.config import build, resolve
 from recollect.errors import NotFiniteError
-from recollect.scheme.gradients.normaliser_sums import take_sums
+from recollect.scheme.normaliser_sums import take_sums
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peer_group import PeerLostError
 from tests.schemes import make_scheme

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from rich.console import Console
 
-from recollect.cli.study import Tuning, plain
+from recollect.cli.tuning.study import Tuning, plain
 from recollect.interrupts import hang_ups
 from recollect.options import Search
 from recollect.runs.live import LiveDisplay

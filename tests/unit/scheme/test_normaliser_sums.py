@@ -8,7 +8,7 @@ from torch import nn
 
 from recollect.agent.actors.networks.layers import BatchRenorm
 from recollect.agent.actors.networks.normalise import RunningMeanStd
-from recollect.scheme.gradients.normaliser_sums import increment, put_sums, take_sums
+from recollect.scheme.normaliser_sums import increment, put_sums, take_sums
 
 
 class Normalised(nn.Module):
