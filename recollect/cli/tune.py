@@ -63,6 +63,7 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """Run the trials that a study still lacks."""
+    from recollect.callbacks import Callbacks, named_callbacks
     from recollect.cli.tuning.study import StudyFolder, Tuning, require_optuna, search_space
     from recollect.lock import FolderLock
 
@@ -85,7 +86,9 @@ def run(options: argparse.Namespace) -> int:
         num_episodes=options.episodes,
     )
     # What cannot work is refused before there is a folder.
-    build(config).stop()
+    scheme = build(config)
+    Callbacks(named_callbacks(config)).check(scheme)
+    scheme.stop()
     folder = StudyFolder(options.out / (options.name or f"{stem_of(config)}-tune"))
     folder.path.mkdir(parents=True, exist_ok=True)
     with FolderLock(folder.path):

@@ -98,8 +98,12 @@ def put_gradients(parameters: Sequence[nn.Parameter], gradients: Sequence[Array 
     """Set the gradients of `parameters`, from tensors or arrays."""
     if len(parameters) != len(gradients):
         raise SchemaError(f"expected {len(parameters)} gradients, one for each parameter, got {len(gradients)}")
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient if gradient is None else torch.as_tensor(gradient, device=device)
+    for number, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        given = None if gradient is None else torch.as_tensor(gradient, dtype=parameter.dtype, device=device)
+        if given is not None and given.shape != parameter.shape:
+            expected, got = tuple(parameter.shape), tuple(given.shape)
+            raise SchemaError(f"gradient {number} must have the shape of its parameter, {expected}, got {got}")
+        parameter.grad = given
 
 
 def _cholesky(cov: Tensor) -> Tensor:

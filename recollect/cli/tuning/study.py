@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from recollect.config import RunConfig, build, settings
 from recollect.config.files import Document, dump_document, parse_value, read_document, write_document
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
-from recollect.errors import ConfigError, EnvError, NotFiniteError
+from recollect.errors import ConfigError, EnvError, NotFiniteError, RecollectError
 from recollect.extras import the_extra
 from recollect.interrupts import interruptible
 from recollect.options import Search
@@ -232,6 +233,9 @@ def work(tuning: Tuning, folder: StudyFolder, permits: Semaphore, index_worker: 
             except (NotFiniteError, EnvError):
                 # A learning rate that blows the weights up is a finding, and no reason to end the study.
                 study.tell(trial, state=TrialState.FAIL)
+            except RecollectError as error:
+                study.tell(trial, state=TrialState.FAIL)
+                sys.exit(f"error: {error}")
 
 
 def _train(trial: "Trial", tuning: Tuning) -> "tuple[float | None, Any]":

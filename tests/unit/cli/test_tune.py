@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,23 +120,23 @@ def test_trials_learn_from_data_and_stop_where_callbacks_say(
     )
     env = gym.make("Pendulum-v1")
     spaces = Spaces(env.observation_space, env.action_space, "Pendulum-v1")
-    given = {"data": str(write_npz(tmp_path / "data.npz", [episode], spaces)), "updates": 200, "steps": 0}
+    given = {"data": str(write_npz(tmp_path / "data.npz", [episode], spaces)), "updates": 150, "steps": 0}
     stop = {"name": "StopAt", "score": -1.0}
     small = {"hidden_sizes": [8], "mini_batch_size": 8, "num_test_envs": 1, "callbacks": [stop]}
     config = resolve("iql", "Pendulum-v1", preset="none", overrides={**small, **given})
-    returns, seen = iter([-4.0, -3.0, -1.0]), []
+    returns, seen = iter([-4.0, -1.0]), []
 
     def evaluate(worker: CWorker, num_episodes: int) -> Evaluation:
         seen.append((len(worker.storage), worker.algo.num_updates))
         return Evaluation((next(returns),), (1,))
 
     monkeypatch.setattr(CWorker, "evaluate_episodes", evaluate)
-    tuning, folder = make_tuning(config=config, num_reports=4), StudyFolder(tmp_path / "study")
+    tuning, folder = make_tuning(config=config, num_reports=3), StudyFolder(tmp_path / "study")
     folder.begin(tuning)
     work(tuning, folder, 1)
     (trial,) = trials_in(folder.path)
     assert (trial.state, trial.value) == (TrialState.COMPLETE, -1.0)
-    assert seen == [(30, 50), (30, 100), (30, 150)]
+    assert seen == [(30, 50), (30, 100)]
 
 
 def test_a_trial_that_does_worse_than_others_did_is_ended_early(
@@ -189,6 +190,22 @@ def test_a_trial_whose_loss_is_not_finite_fails_and_the_study_continues(
         work(tuning, folder, 1)
     assert [trial.state for trial in trials_in(folder.path)] == [TrialState.FAIL]
     assert folder.begin(tuning) == 0, "it does not count"
+
+
+def test_what_no_trial_can_do_is_one_line(work: Any, tmp_path: Path) -> None:
+    tuning = make_tuning(config=replace(make_tuning().config, callbacks=[{"name": "SaveEvery", "num_steps": 10}]))
+    folder = StudyFolder(tmp_path / "study")
+    folder.begin(tuning)
+    with pytest.raises(SystemExit, match=r"^error: SaveEvery\.on_start: the learner has no folder .*give log_dir"):
+        work(tuning, folder, 2)
+    assert [trial.state for trial in trials_in(folder.path)] == [TrialState.FAIL]
+
+
+def test_callbacks_that_cannot_work_are_refused_before_there_is_a_folder(recollect: Run, tmp_path: Path) -> None:
+    outcome = recollect(*TUNE, "--set", "callbacks=StopAt")
+    assert outcome.code == 2
+    assert "StopAt does not take the options {}" in outcome.err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_trials_of_a_process_that_is_gone_are_given_up(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -86,3 +87,11 @@ def test_gradients_that_were_taken_can_be_set(nets: tuple[nn.Module, nn.Module])
 def test_the_wrong_number_of_gradients_is_refused(nets: tuple[nn.Module, nn.Module]) -> None:
     with pytest.raises(SchemaError, match=r"expected 3 gradients.*got 1"):
         set_gradients(*nets, gradients=[None], device="cpu")
+
+
+def test_gradients_come_in_the_dtype_and_the_shape_of_their_parameters() -> None:
+    net = nn.Linear(2, 2)
+    set_gradients(net, gradients=[np.ones((2, 2)), np.ones(2, np.int64)], device="cpu")
+    assert [parameter.grad.dtype for parameter in net.parameters()] == [torch.float32] * 2  # type: ignore[union-attr]
+    with pytest.raises(SchemaError, match=r"gradient 1 must have the shape of its parameter, \(2,\), got \(2, 2\)"):
+        set_gradients(net, gradients=[torch.ones(2, 2), torch.ones(2, 2)], device="cpu")
