@@ -21,7 +21,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-checkpoint bench-training mutants docs dist clean distclean
+.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-adapters bench-checkpoint bench-training mutants docs dist clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,9 @@ bench: $(BENCH_STAMP) ## compare with the peers, in a venv of its own
 
 bench-guard: $(STAMP) ## count what the hot paths do; fails where one does 5 % more than before
 	$(RUN) -m benchmarks.guard $(ARGS)
+
+bench-adapters: $(STAMP) ## time the loops of other libraries with their buffers and with ours
+	$(RUN) -m benchmarks.adapters $(ARGS)
 
 bench-checkpoint: $(BENCH_STAMP) ## measure what a checkpoint of a full replay costs, beside the peers'
 	$(BENCH_RUN) -m benchmarks.checkpoint $(ARGS)

@@ -1,12 +1,15 @@
 """What a checkpoint of a full replay costs: the 10th of ours, our full dump, and what peers write.
 
 `stall` is how long the training stands still, `time` lasts until all is on disk, `MB` is what was written. Between
-two checkpoints come 10,000 new steps. Peers that are not installed are left out.
+two checkpoints come 10,000 new steps. Peers that are not installed are left out. `--slowdown` measures how many fewer
+updates a training makes while one of our checkpoints is written beside it.
 """
 
 import argparse
 import shutil
+import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -18,6 +21,8 @@ from benchmarks.workloads import Store
 
 NEW_STEPS = 10_000
 NUM_CHECKPOINTS = 10
+# What an update computes beside its batch: networks of the size that such tasks are learned with.
+BATCH, WIDTH, NUM_UPDATES = 256, 256, 100
 STORES = {"per 1M": Store(kind="per", num_steps=1_000_000), "frames 200k": Store(kind="frames", num_steps=200_000)}
 Cost = tuple[float, float, int]
 
@@ -69,6 +74,53 @@ def measure_torchrl(store: Store, folder: Path) -> Iterator[tuple[str, Cost]]:
     yield "TorchRL dumps", _cost(lambda: peer.buffer.dumps(folder / "torchrl"), folder)
 
 
+def measure_slowdown(store: Store, folder: Path) -> list[float]:
+    """Of each checkpoint, the share of updates that is missing while it is written, against those just before."""
+    from benchmarks.peers.ours import Recollect
+    from recollect.agent.storages.snapshots import StorageSnapshot
+
+    ours = Recollect(store)
+    ours.fill()
+    update, snapshot, shares = _updates(ours), StorageSnapshot(folder), []
+    snapshot.save(ours.buffer)
+    for _ in range(NUM_CHECKPOINTS):
+        _add_steps(ours, store)
+        writer = threading.Thread(target=snapshot.capture(ours.buffer))
+        alone = _updates_per_s(update)
+        writer.start()
+        shares.append(1 - _updates_per_s(update, writer) / alone)
+    return shares
+
+
+def _updates(ours: Any) -> Callable[[], None]:
+    """Draws a batch, trains a network of two hidden layers with it, and answers with errors where they count."""
+    import torch
+
+    network = torch.nn.Sequential(
+        *(torch.nn.Linear(BATCH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()),
+        torch.nn.Linear(WIDTH, 1),
+    )
+    inputs, is_prioritised = torch.zeros(BATCH, BATCH), ours.store.kind == "per"
+
+    def update() -> None:
+        batch = ours.sample(BATCH)
+        errors = network(inputs)
+        errors.square().mean().backward()
+        if is_prioritised:
+            ours.answer(batch, errors.detach().abs().ravel().numpy())
+
+    return update
+
+
+def _updates_per_s(update: Callable[[], None], writer: threading.Thread | None = None) -> float:
+    """Updates a second as long as a thread writes, or of so many."""
+    num_updates, start = 0, time.perf_counter()
+    while num_updates == 0 or (num_updates < NUM_UPDATES if writer is None else writer.is_alive()):
+        update()
+        num_updates += 1
+    return num_updates / (time.perf_counter() - start)
+
+
 def _cost(begin: Callable[[], Any], folder: Path) -> Cost:
     """Stall in ms, time in s until all is written, and bytes that are new in the folder."""
     before, start = _files(folder), time.perf_counter()
@@ -92,7 +144,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", nargs="+", choices=STORES, default=list(STORES))
     parser.add_argument("--out", type=Path, help="folder on the disk to measure; the temporary one by default")
+    parser.add_argument("--slowdown", action="store_true", help="measure what a training loses while one is written")
     options = parser.parse_args()
+    if options.slowdown:
+        for name in options.stores:
+            with tempfile.TemporaryDirectory(dir=options.out) as folder:
+                shares = measure_slowdown(STORES[name], Path(folder))
+                low, middle, high = (100 * found for found in (min(shares), statistics.median(shares), max(shares)))
+                print(
+                    f"{name}: {middle:.1f} % fewer updates while one is written, from {low:.1f} to {high:.1f}",
+                    flush=True,
+                )
+        return
     print("| store | who | stall ms | time s | MB |\n| --- | --- | ---: | ---: | ---: |")
     for name in options.stores:
         for package, measure in MEASURES.items():

@@ -29,7 +29,7 @@ NUM_WARM_UP: Final = 64
 NUM_ROUNDS: Final = 10
 # As many floats as an 84×84 frame has pixels.
 OBS_SIZE: Final = 7056
-INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENV_FAILURES: 0}
+INFO: Final = {keys.COLLECTION: {keys.TIME_S: 0.0}, keys.ENDED: [], keys.ENDED_AT: [], keys.ENV_FAILURES: 0}
 # Messages of the table: what is observed, and for how many steps.
 MESSAGES: Final = (("vectors", 1), ("vectors", 100), ("stacked frames", 1), ("stacked frames", 100))
 STACK: Final = 4
@@ -91,7 +91,7 @@ def measure_messages(num_messages: int) -> dict[str, dict[str, float]]:
 
 
 def make_worker(num_steps: int, obs_size: int) -> Any:
-    """A worker in this process, with a storage that is soon overwritten, as in a run that has gone on for a while."""
+    """A worker in this process, with a storage that is soon overwritten, as in a run that has run for a while."""
     parts = make_parts(0.0, num_steps, obs_size=obs_size, size=4 * num_steps)
     return CWorkerSet(0, 0, **parts).local_worker()
 

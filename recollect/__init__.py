@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recollect.agent.registry import ALGORITHM_MODULES, checked_imports
+from recollect.agent.registry import ALGORITHM_MODULES, STORAGE_MODULES, checked_imports
 
 if TYPE_CHECKING:
     from recollect.agent.actors import OffPolicyActor as OffPolicyActor
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from recollect.agent.envs import VecEnv as VecEnv
     from recollect.agent.envs import make_env as make_env
     from recollect.agent.registry import register as register
-    from recollect.agent.storages import EREBuffer as EREBuffer
-    from recollect.agent.storages import GAEBuffer as GAEBuffer
-    from recollect.agent.storages import HERBuffer as HERBuffer
-    from recollect.agent.storages import MixedBuffer as MixedBuffer
-    from recollect.agent.storages import NStepReplayBuffer as NStepReplayBuffer
-    from recollect.agent.storages import PERBuffer as PERBuffer
-    from recollect.agent.storages import ReplayBuffer as ReplayBuffer
-    from recollect.agent.storages import VTraceBuffer as VTraceBuffer
+    from recollect.agent.storages.classes import *  # noqa: F403  # the one list of storages
     from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage as NStepReplayStorage
     from recollect.agent.storages.snapshots import load_storage as load_storage
     from recollect.agent.storages.snapshots import save_storage as save_storage
@@ -44,7 +37,7 @@ if TYPE_CHECKING:
     from recollect.scheme import Scheme as Scheme
 
 __version__ = "0.1.0"
-_MODULES: Final = checked_imports(Path(__file__)) | ALGORITHM_MODULES
+_MODULES: Final = checked_imports(Path(__file__)) | ALGORITHM_MODULES | STORAGE_MODULES
 __all__ = [*_MODULES, "__version__"]
 
 

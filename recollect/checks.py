@@ -12,21 +12,21 @@ from recollect.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
+_MOST: Final = (1 << 63) - 1
+
 
 def check_count(name: str, value: object, low: int = 1) -> int:
-    """Return a whole number of at least `low`, or refuse it."""
-    if type(value) is int and value >= low:
+    """Return a whole number of at least `low` that 64 bits hold, or refuse it."""
+    if type(value) is int and low <= value <= _MOST:
         return value
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.integer))
-        or not math.isfinite(value)
-        or value != int(value)
-    ):
+    is_whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not is_whole:
         raise ConfigError(f"{name} must be a whole number, got {value!r}")
-    if value < low:
-        raise ConfigError(f"{name} must be at least {low}, got {value!r}")
-    return int(value)
+    whole = int(value)  # type: ignore[call-overload]
+    if not low <= whole <= _MOST:
+        limit = f"at least {low}" if whole < low else f"at most {_MOST:,}"
+        raise ConfigError(f"{name} must be {limit}, got {value!r}")
+    return int(whole)
 
 
 check_whole: Final = partial(check_count, low=0)
@@ -44,7 +44,7 @@ def check_number(name: str, value: object, low: float, high: float = math.inf, *
     """Return a finite number from `low` to `high`, or refuse it."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
         limits = f"{'above' if above_low else 'at least'} {low:g}"
@@ -66,12 +66,12 @@ def check_device(device: "torch.device | str") -> "torch.device":
 
     try:
         checked = torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         reason = "PyTorch has no device of this name"
     else:
         try:
-            torch.empty(0, device=checked)
-        except (RuntimeError, AssertionError) as error:
+            torch.empty(0, device=checked).cpu()  # on the device "meta" there is nothing to bring back
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).partition("\n")[0].partition(". ")[0]
         else:
             return checked

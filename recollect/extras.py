@@ -1,12 +1,17 @@
 """Libraries that only some need: imported when they are, with an error that names the extra."""
 
-from importlib import import_module
+import importlib
 from types import ModuleType
 
 from recollect.errors import ConfigError
 
 
-def import_extra(module: str, extra: str, what: str) -> ModuleType:
+def the_extra(name: str) -> str:
+    """Name an extra in an error, and say how to install it."""
+    return f"the extra '{name}': pip install \"recollect[{name}]\""
+
+
+def import_extra(module: str, extra: str, what: str, otherwise: str = "") -> ModuleType:
     """Import a library of an optional extra.
 
     Parameters
@@ -16,9 +21,11 @@ def import_extra(module: str, extra: str, what: str) -> ModuleType:
     extra : str
         The extra of `pip install "recollect[extra]"` that brings it.
     what : str
-        Who needs it, as the beginning of a sentence: "Exporting to ONNX".
+        What needs it, as the beginning of a sentence: "Exporting to ONNX needs".
+    otherwise : str
+        What to do without it, as the end of the sentence.
     """
     try:
-        return import_module(module)
+        return importlib.import_module(module)
     except ImportError as error:
-        raise ConfigError(f"{what} needs the extra '{extra}': pip install \"recollect[{extra}]\"") from error
+        raise ConfigError(f"{what} {the_extra(extra)}{otherwise}") from error

@@ -132,7 +132,7 @@ class _Handling(AbstractContextManager[None]):
             self._handler.release()
 
 
-def _may_replace(handler: Any) -> bool:
+def _may_replace(handler: object) -> bool:
     """Whether a handler is Python's default, that of `interruptible`, or Ray's, which only ends the process."""
     if handler in (signal.SIG_DFL, signal.default_int_handler) or type(handler) is _Raise:
         return True

@@ -169,7 +169,7 @@ class Learner:
         if resume:
             self._restore()
         elif self.run is not None and (gap := scheme.resume_gap) is not None:
-            _RESUME_LOG.info("a resumed run will begin new episodes where this one was in the middle of some: %s", gap)
+            _RESUME_LOG.info("if this run is resumed, new episodes begin: %s", gap)
         self._num_episodes = self._count_episodes()
         self._next_test = self._following_test()
 
@@ -400,8 +400,10 @@ class Learner:
 
     def _restore(self) -> None:
         try:
-            self.elapsed_s, states = self._recorder.restore(self.scheme)
-            self._callbacks.load_state(states)
+            restored = self._recorder.restore(self.scheme)
+            self.elapsed_s = restored.elapsed_s
+            self._callbacks.load_state(restored.callbacks)
+            self.log(restored.logged)
         except BaseException:
             self._recorder.close()
             raise

@@ -2,12 +2,13 @@
 
 import fcntl
 import os
+import stat
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-from recollect.errors import InUseError, RecollectWarning
+from recollect.errors import ConfigError, InUseError, RecollectWarning
 
 _FILE: Final = ".lock"
 
@@ -74,7 +75,7 @@ class FolderLock:
 
 def _locked(path: Path, folder: Path) -> int:
     """Lock a file and return its descriptor; closing that, or any other one of the file, releases it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    descriptor = _opened(path, folder)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
@@ -90,6 +91,23 @@ def _locked(path: Path, folder: Path) -> int:
             stacklevel=4,
         )
         return descriptor
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
+    # A file that goes by another name too may be anything, and stays as it is.
+    if os.fstat(descriptor).st_nlink == 1:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
+
+
+def _opened(path: Path, folder: Path) -> int:
+    """Open a file to lock, which may be a stranger's; links, pipes and devices are refused."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be locked: {path} cannot be opened ({error.strerror}); remove it, or name a folder that "
+            "you may write to"
+        ) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ConfigError(f"{folder} cannot be locked: {path} is no regular file; remove it")
     return descriptor

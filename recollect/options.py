@@ -76,7 +76,7 @@ def about(
 
 
 def option(
-    default: Any,
+    default: object,
     doc: str,
     check: Check | None = None,
     *,
@@ -120,7 +120,7 @@ class Options:
         return {name: search for name, search in found.items() if search is not None}
 
     @classmethod
-    def of(cls, owner: str, given: Mapping[str, Any], *values: Any, others: Iterable[str] = ()) -> Self:
+    def of(cls, owner: str, given: Mapping[str, Any], *values: object, others: Iterable[str] = ()) -> Self:
         """Make the options from those given by name and by position.
 
         An unknown one is refused in the `owner`'s name, with what it is called here, or the closest of these and of the

@@ -41,7 +41,7 @@ class Predictor:
             arrays = map_observation(lambda array: array[None], arrays)
         self._check_masks(arrays)
         rhs, done = self._remembered(arrays)
-        with self.algo.aside():
+        with self.algo.preserving_exploration():
             _, action, rhs, _ = self.algo.acting_step(arrays, rhs, done, deterministic)
         self._memory = rhs, torch.zeros_like(done)
         actions = ActionFormat(self.algo.actor.action_space, len(action))(action)

@@ -127,7 +127,7 @@ class Day:
         assert "resume with: recollect resume runs/cartpole-ddqn-1" in rest
 
     def resume(self) -> None:
-        """The run goes on to its end, and is evaluated."""
+        """The run continues to its end, and is evaluated."""
         out = self._recollect("resume", "runs/cartpole-ddqn-1")
         assert "evaluation: " in out
         assert (self._folder / "runs" / "cartpole-ddqn-1" / "curve.png").stat().st_size > 1_000

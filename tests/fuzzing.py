@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from recollect.disk import seal
 
-PIECE = "piece"
+SETTINGS = "settings"
+CHANGES = ["steps", "threads", "num_envs"]
 WHOLE = [-1, 0, 1, 2, 7, 2**31, 2**40, 2**62, 2**63, 2**64, -(2**63), 10**30]
 NUMBERS = [*WHOLE, 0.5, -0.0, 1e308, float("nan"), float("inf")]
 VALUES: list[Any] = [*NUMBERS, None, True, "", "x", "../../etc/passwd", "/dev/zero", [], {}, [1], {"a": 1}, [[[[1]]]]]
@@ -21,13 +24,16 @@ def mutations(folder: Path) -> Iterator[tuple[str, Callable[[random.Random], Non
     """Kinds of forgeries of the run in a folder, by name."""
     yield "commit", lambda rng: edit_record(newest_commit(folder), rng)
     yield "manifest", lambda rng: edit_record(newest_manifest(folder), rng)
-    yield PIECE, lambda rng: edit_bytes(rng.choice(sorted((folder / "storage").glob("*.piece"))), rng)
+    yield "piece", lambda rng: edit_bytes(rng.choice(sorted((folder / "storage").glob("*.piece"))), rng)
     yield "arrays", lambda rng: edit_tensors(rng.choice(sorted((folder / "storage").glob("*.safetensors"))), rng)
     for name in ("actor.safetensors", "state.safetensors"):
         yield name, lambda rng, name=name: edit_tensors(newest_commit(folder).parent / name, rng)
     yield "state.json", lambda rng: edit_json(newest_commit(folder).parent / "state.json", rng)
     yield "metrics", lambda rng: edit_bytes(folder / "metrics.csv", rng)
     yield "config", lambda rng: edit_bytes(folder / "config.yaml", rng)
+    yield SETTINGS, lambda rng: edit_settings(folder / "config.yaml", rng)
+    yield "changes", lambda rng: dump_settings(folder / "resumed.yaml", {rng.choice(CHANGES): rng.choice(VALUES)})
+    yield "references", lambda rng: edit_references(newest_commit(folder).parent / "state.json", rng)
 
 
 def forge(source: Path, target: Path, number: int) -> str:
@@ -67,6 +73,27 @@ def write_record(path: Path, head: dict[str, Any], content: Any) -> None:
 def edit_json(path: Path, rng: random.Random) -> None:
     content = json.loads(path.read_bytes())
     edit_tree(content, rng)
+    path.write_bytes(json.dumps(content).encode())
+
+
+def edit_settings(path: Path, rng: random.Random) -> None:
+    """Change values of a config, which stays one that can be parsed."""
+    content = yaml.safe_load(path.read_text())
+    edit_tree(content, rng)
+    dump_settings(path, content)
+
+
+def dump_settings(path: Path, content: Any) -> None:
+    path.write_text(yaml.safe_dump(content))
+
+
+def edit_references(path: Path, rng: random.Random) -> None:
+    """Let parts of a state be other tensors, tensors that there are not, or pairs with keys of any kind."""
+    content = json.loads(path.read_bytes())
+    names = [holder[key] for holder, key in places_of(content) if key == "#tensor"]
+    holder, key = rng.choice(list(places_of(content)))
+    pairs = [[rng.choice(VALUES), holder[key]]]
+    holder[key] = rng.choice([{"#tensor": rng.choice(names)}, {"#tensor": rng.choice(VALUES)}, {"#items": pairs}])
     path.write_bytes(json.dumps(content).encode())
 
 

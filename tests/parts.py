@@ -140,7 +140,7 @@ class CountingAlgo:
         return action, self.actor.to_env(action), rhs * (1 - done) + 1, self.other
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserving_exploration(self) -> Iterator[None]:
         num_acted = self.num_acted
         yield
         self.num_acted = num_acted

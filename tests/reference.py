@@ -105,7 +105,7 @@ class Settings:
 
 @dataclass
 class Step:
-    """What happened at one step of a lane, and how the stream goes on behind it."""
+    """What happened at one step of a lane, and how the stream continues behind it."""
 
     number: int
     row: Row
@@ -376,7 +376,7 @@ class ReferenceStore:
     def next_windows(self, batch: int = 1, num_batches: int = 1) -> list[int]:
         """Count the newest steps of each lane that the next batch is drawn from.
 
-        `batch` counts the batches of one call from 1; a call for a single batch goes on counting
+        `batch` counts the batches of one call from 1; a call for a single batch keeps counting
         across calls.
         """
         fraction = batch / num_batches

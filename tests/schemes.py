@@ -14,7 +14,7 @@ from recollect.scheme import Scheme
 # Networks this small are not worth a second thread, which only waits where tests run side by side.
 torch.set_num_threads(1)
 
-ENVS: Final = {"ddqn": "CartPole-v1", "sac": "Pendulum-v1", "ppo": "CartPole-v1"}
+ENVS: Final = {"ddqn": "CartPole-v1", "sac": "Pendulum-v1", "crossq": "Pendulum-v1", "ppo": "CartPole-v1"}
 STORAGE_OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "replay": {},
     "per": {"n_step": 2, "alpha": 0.6, "epsilon": 0.01},

@@ -68,7 +68,7 @@ def _run(function: Callable[[], int], log: Path, most_bytes: int | None) -> NoRe
         code = function()
         sys.stdout.flush()
         sys.stderr.flush()
-    except BaseException:  # noqa: BLE001 whatever it is, the child must not go on as its parent
+    except BaseException:  # noqa: BLE001 whatever it is, the child must not continue as its parent
         traceback.print_exc()
         sys.stderr.flush()
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.documents import write_section
-from benchmarks.learn import ablation, report
+from benchmarks.learn import ablation, aggregate, report
 from benchmarks.learn.ablation import ABLATION
 from benchmarks.learn.experiments import SB3, TABLE, Cell, select
 from benchmarks.learn.runner import RESULTS, ROOT, Run, Runner, find_pythons
@@ -15,7 +15,10 @@ from benchmarks.learn.runner import RESULTS, ROOT, Run, Runner, find_pythons
 README = ROOT / "README.md"
 TABLE_PAGE = ROOT / "docs" / "results" / "learning.md"
 ABLATION_PAGE = ROOT / "docs" / "results" / "ablation.md"
+AGGREGATE_PAGE = ROOT / "docs" / "results" / "aggregate.md"
 FIGURE = ROOT / "benchmarks" / "results" / "ablation.png"
+PROFILES = ROOT / "benchmarks" / "results" / "profiles.png"
+CURVES = ROOT / "benchmarks" / "results" / "curves.png"
 
 logger = logging.getLogger("benchmarks")
 
@@ -68,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _publish_ablation(rows, options.out)
     else:
         _publish_table(rows, options.out)
+    if options.out == RESULTS:
+        _publish_aggregate()
     return 1 if failed else 0
 
 
@@ -76,7 +81,9 @@ def run_missing(runs: list[Run], options: argparse.Namespace) -> list[Run]:
     pythons = {name: python for name, python in find_pythons(options.peer_python).items() if python is not None}
     able = [run for run in runs if run.cell.library in pythons]
     if len(able) < len(runs):
-        logger.warning("%s cells are left out: Stable-Baselines3 is missing; `make bench` installs it", SB3)
+        logger.warning(
+            "%s cells are left out: Stable-Baselines3 is missing, or sb3-contrib; `make bench` installs both", SB3
+        )
     return Runner(options.out, options.jobs, pythons).run(able)
 
 
@@ -110,3 +117,15 @@ def _publish_ablation(rows: list[report.Row], folder: Path) -> None:
         figure.draw(outcomes, FIGURE)
         link = os.path.relpath(FIGURE, ABLATION_PAGE.parent)
         write_section(ABLATION_PAGE, "ablation", ablation.markdown(outcomes, link, report.origin(rows)))
+
+
+def _publish_aggregate() -> None:
+    from benchmarks.learn import overview
+
+    table, others = ([read_row(cell, RESULTS) for cell in suite] for suite in (TABLE, ABLATION))
+    combinations = aggregate.combine([*table, *others])
+    overview.draw_profiles(combinations, PROFILES)
+    overview.draw_curves(table, CURVES)
+    profiles, curves = (os.path.relpath(figure, AGGREGATE_PAGE.parent) for figure in (PROFILES, CURVES))
+    section = aggregate.markdown(combinations, profiles, curves, report.origin([*table, *others]))
+    write_section(AGGREGATE_PAGE, "aggregate", section)

@@ -51,6 +51,7 @@ def _ours(key: str, task: str, agent: str, steps: int, goal: Goal, **more: Any) 
 
 _BITS: Final = "16-bit flip"
 _RECALL: Final = "recall after 20 steps"
+_ROOMS: Final = "chain of 40 rooms"
 # One residual block of 128 for policy and critics, twice the time of a plain SAC; Lee et al. (2024) have two of 512.
 _SMALL_SIMBA: Final = ("actor.network=simba", "actor.hidden_sizes=[128]")
 _PLAIN_NET: Final = ("actor.memory=null",)
@@ -60,10 +61,18 @@ TABLE: Final[tuple[Cell, ...]] = (
     _ours("cartpole-ppo", "CartPole-v1", "PPO", 100_000, AtLeast(475)),
     _ours("acrobot-ddqn", "Acrobot-v1", "DDQN", 100_000, AtLeast(-90)),
     _ours("cartpole-qr-dqn", "CartPole-v1", "QR-DQN", 50_000, AtLeast(475)),
+    Cell(
+        key="sb3-cartpole-qr-dqn",
+        task="CartPole-v1",
+        agent="sb3-contrib QR-DQN (not double)",
+        steps=50_000,
+        peer=sb3.CART_POLE,
+    ),
     _ours("cartpole-a2c", "CartPole-v1", "A2C", 300_000, AtLeast(475)),
     _ours("cartpole-pqn", "CartPole-v1", "PQN", 200_000, AtLeast(475)),
     _ours("acrobot-qr-dqn", "Acrobot-v1", "QR-DQN", 100_000, AtLeast(-80)),
     _ours("pendulum-tqc", "Pendulum-v1", "TQC", 20_000, AtLeast(-160)),
+    Cell(key="sb3-pendulum-tqc", task="Pendulum-v1", agent="sb3-contrib TQC", steps=20_000, peer=sb3.PENDULUM),
     _ours("fetchreach-tqc-her", "FetchReach-v4", "TQC + HER", 20_000, AtLeast(0.95), metric="success"),
     _ours("lunarlander-rainbow", "LunarLander-v3", "Rainbow", 100_000, AtLeast(200)),
     _ours("mountaincar-ppo-rnd", "MountainCar-v0", "PPO + RND", 500_000, AtLeast(-110)),
@@ -74,6 +83,17 @@ TABLE: Final[tuple[Cell, ...]] = (
         500_000,
         Below(-199),
         preset="mountaincar-ppo-rnd",
+        settings=("algo.intrinsic=null",),
+    ),
+    _ours("rooms-ppo-rnd", _ROOMS, "PPO + RND", 200_000, AtLeast(0.95), metric="success"),
+    _ours(
+        "rooms-ppo",
+        _ROOMS,
+        "PPO alone",
+        200_000,
+        Below(0.05),
+        metric="success",
+        preset="rooms-ppo-rnd",
         settings=("algo.intrinsic=null",),
     ),
     _ours("pendulum-sac", "Pendulum-v1", "SAC", 20_000, AtLeast(-180)),

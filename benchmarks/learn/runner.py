@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.learn.configs import config_of
 from benchmarks.learn.experiments import RECOLLECT, Cell
 from benchmarks.learn.records import Record, hash_of, path_of, read
+from benchmarks.learn.sb3 import PACKAGES
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "benchmarks" / "results" / "learn"
@@ -153,5 +154,5 @@ def find_pythons(peer_python: Path | None) -> dict[str, Path | None]:
 
 
 def _has_sb3(python: Path) -> bool:
-    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('stable_baselines3') is None)"
+    code = f"import importlib.util as u, sys; sys.exit(None in map(u.find_spec, {tuple(PACKAGES)}))"
     return python.exists() and subprocess.run([str(python), "-c", code], check=False).returncode == 0

@@ -38,7 +38,7 @@ class Recollect(Adapter):
 
     def fill(self) -> None:
         for chunk in synthetic.chunks(self.store):
-            if self.store.is_small:  # as `add` stores them, so that it may go on
+            if self.store.is_small:  # as `add` stores them, so that it may continue
                 for row in range(chunk.num_steps):
                     self.add(*fields_of(chunk.rows(row, row + 1)))
                 continue

@@ -10,13 +10,14 @@ import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession(sys.argv[1])
-kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}
 inputs = {port.name: port for port in session.get_inputs()}
+kinds = {name: port.type.removeprefix("tensor(").removesuffix(")") for name, port in inputs.items()}
+kinds = {name: {"float": "float32", "double": "float64"}.get(kind, kind) for name, kind in kinds.items()}
 state = np.zeros((1, inputs["state"].shape[1]), np.float32) if "state" in inputs else None
 for line in sys.stdin:
     request = json.loads(line)  # an observation, or a dict of its parts
     parts = request if isinstance(request, dict) else {"observation": request}
-    feed = {name: np.asarray(part, kinds.get(inputs[name].type, np.int64))[None] for name, part in parts.items()}
+    feed = {name: np.asarray(part, kinds[name])[None] for name, part in parts.items()}
     action, *states = session.run(None, feed | ({} if state is None else {"state": state}))
     state = states[0] if states else None  # set it to zeros where an episode begins
     print(json.dumps(action[0].tolist()), flush=True)

@@ -96,6 +96,7 @@ class ReplayBuffer:
         self.n_envs = n_envs
         self.buffer_size = max(check_count("buffer_size", buffer_size) // n_envs, 1)
         self._layout = StepLayout(observation_space, action_space, n_envs)
+        self._none = np.zeros(n_envs, np.bool_)
         given = {"size": self.buffer_size, **options}
         chosen = {**self._recommended(given), **options, "gamma": gamma, "device": device}
         self.memory = make_memory(self.storage_class, self.buffer_size, n_envs, seed, chosen)
@@ -114,16 +115,11 @@ class ReplayBuffer:
         `done` are terminations. `infos` tell where episodes were truncated, and what their last observations were.
         """
         step = self._layout
-        terminated = np.asarray(done, np.bool_).reshape(self.n_envs)
         next_obs = step.observations(next_obs)
-        if isinstance(infos, Mapping):
-            next_obs, truncated = self._with_finals(next_obs, infos)
-        else:
-            truncated = np.array([bool(info.get(_TRUNCATED)) for info in infos])
-            terminated = terminated & ~truncated
-        self.memory.add(
-            step.observations(obs), step.actions(action), reward, next_obs, terminated, truncated & ~terminated
-        )
+        terminated, truncated = np.asarray(done, np.bool_).reshape(self.n_envs), self._none
+        if infos:  # which most steps have none of
+            next_obs, terminated, truncated = self._with_ends(next_obs, terminated, infos)
+        self.memory.add(step.observations(obs), step.actions(action), reward, next_obs, terminated, truncated)
 
     def sample(self, batch_size: int) -> ReplayBufferSamples:
         """Draw a batch."""
@@ -148,13 +144,23 @@ class ReplayBuffer:
         """Steps stored of each env."""
         return self.memory.size
 
+    def _with_ends(
+        self, next_obs: Observation, terminated: np.ndarray, infos: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    ) -> tuple[Observation, np.ndarray, np.ndarray]:
+        """Next observations with the true last ones in place, terminations and truncations, as infos tell them."""
+        if isinstance(infos, Mapping):
+            next_obs, ended = self._with_finals(next_obs, infos)
+            return next_obs, terminated, ended & ~terminated
+        truncated = np.array([bool(info.get(_TRUNCATED)) for info in infos])
+        return next_obs, terminated & ~truncated, truncated
+
     def _with_finals(self, next_obs: Observation, infos: Mapping[str, Any]) -> tuple[Observation, np.ndarray]:
         """Next observations with the true last ones in place, and which envs have one."""
         for key, mask in _FINALS:
             if key in infos:
                 ended = np.asarray(infos.get(mask, [final is not None for final in infos[key]]), np.bool_)
                 return self._layout.replaced(next_obs, np.flatnonzero(ended), infos[key]), ended
-        return next_obs, np.zeros(self.n_envs, np.bool_)
+        return next_obs, self._none
 
     def _recommended(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Values of options that were not given."""

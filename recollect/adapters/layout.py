@@ -25,7 +25,7 @@ class Field:
     shape: tuple[int, ...]
     dtype: np.dtype
 
-    def fit(self, value: Any) -> np.ndarray:
+    def fit(self, value: Observation) -> np.ndarray:
         """The values in this shape and dtype; those that have both come back as they are."""
         if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
             return value
@@ -75,17 +75,17 @@ class StepLayout:
             raise SchemaError(f"observations must have the entries {sorted(self._observation)}, got {got}")
         return {name: field.fit(values[name]) for name, field in self._observation.items()}
 
-    def actions(self, values: Any) -> np.ndarray:
+    def actions(self, values: Observation) -> np.ndarray:
         """Actions `[num_envs, numbers]`."""
         return self._action.fit(values)
 
-    def replaced(self, values: Observation, envs: np.ndarray, others: Any) -> Observation:
+    def replaced(self, values: Observation, envs: np.ndarray, others: Observation) -> Observation:
         """A copy of observations in which those of `envs` are `others`, by the number of the env."""
         if isinstance(values, Mapping):
             return {name: _replaced(np.asarray(array), envs, _of_entry(others, name)) for name, array in values.items()}
         return _replaced(np.asarray(values), envs, others)
 
-    def sample(self, obs: Observation, next_obs: Observation, action: Any) -> dict[str, Any]:
+    def sample(self, obs: Observation, next_obs: Observation, action: Observation) -> dict[str, Any]:
         """One step as a storage takes it; rewards and flags are those in the attributes."""
         return {
             keys.OBS: self.observations(obs),
@@ -107,14 +107,14 @@ class StepLayout:
         return self.sample(obs, obs, np.zeros(self._action.shape, self._action.dtype))
 
 
-def _replaced(array: np.ndarray, envs: np.ndarray, others: Any) -> np.ndarray:
+def _replaced(array: np.ndarray, envs: np.ndarray, others: Observation) -> np.ndarray:
     array = array.copy()
     for env in envs:
         array[env] = np.reshape(others[env], array.shape[1:])
     return array
 
 
-def _of_entry(finals: Any, name: str) -> Any:
+def _of_entry(finals: Observation, name: str) -> Observation:
     """One entry of the dict observations of all envs, which come as a dict of arrays or as an array of dicts."""
     if isinstance(finals, Mapping):
         return finals[name]

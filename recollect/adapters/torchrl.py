@@ -1,6 +1,6 @@
 """Recollect's storages as replay buffers of TorchRL's losses, training loops and `Trainer`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from os import PathLike
 from typing import Any, ClassVar, Final, cast
@@ -11,27 +11,20 @@ from recollect import keys
 from recollect.adapters.contents import contents_of, load_contents
 from recollect.adapters.layout import make_memory
 from recollect.agent.storages.experience.kernels import ring_layout as layout
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.off_policy import ere_buffer, nstep_buffer, per_buffer, replay_buffer
 from recollect.agent.storages.snapshots import load_storage, save_storage
 from recollect.checks import check_count
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.extras import the_extra
 
 if find_spec("tensordict") is None:
-    raise ConfigError("recollect.adapters.torchrl needs the extra 'torchrl': pip install \"recollect[torchrl]\"")
+    raise ConfigError(f"recollect.adapters.torchrl needs {the_extra('torchrl')}")
 
 from tensordict import TensorDict, TensorDictBase
 
-# TorchRL's names.
-_NEXT: Final = "next"
-_REWARD: Final = "reward"
-_DONE: Final = "done"
-_TERMINATED: Final = "terminated"
-_TRUNCATED: Final = "truncated"
-_FLAGS: Final = (_DONE, _TERMINATED, _TRUNCATED)
-_COLLECTOR: Final = "collector"
-_STEPS: Final = "steps_to_next_obs"
-_WEIGHT: Final = "priority_weight"
-_INDEX: Final = "index"
+from recollect.adapters.tensordicts import INDEX, WEIGHT, by_env, to_sample, to_tensordict
+
 # What a `state_dict` has beside the files of a snapshot.
 _NUM_ENVS: Final = "num_envs"
 _WRITE_COUNT: Final = "write_count"
@@ -100,6 +93,7 @@ class ReplayBuffer:
         self.priority_key = priority_key
         self._seed = seed
         self._options = {**self._recommended({"size": size, **options}), **options, "gamma": gamma, "device": device}
+        self._transforms: list[Callable[[Any], Any]] = []
         self.write_count = 0
         self._memory: replay_buffer.ReplayBuffer | None = None if num_envs is None else self._make(num_envs)
 
@@ -119,37 +113,46 @@ class ReplayBuffer:
         return 0 if self._memory is None else len(self._memory)
 
     def extend(self, data: TensorDictBase, *, update_priority: bool | None = None) -> torch.Tensor:
-        """Store the steps of a tensordict `[time]` or `[..., time]`; returns their ids in its order, flat."""
-        steps = self._by_env(data)  # [num_envs, time]
-        memory = self._memory = self._memory or self._make(steps.shape[0])
+        """Store the steps of a tensordict `[time]` or `[..., time]`; returns their ids in its order, flat.
+
+        TD errors that the steps bring under `priority_key` become priorities, unless `update_priority` is False. The
+        padding of split trajectories is left out.
+        """
+        steps = by_env(data, self.num_envs)  # [num_envs, time]
         num_envs, num_steps = steps.shape
+        memory = self._memory_of(num_envs)
         if num_envs != memory.num_envs:
             raise SchemaError(f"expected steps of {memory.num_envs} envs, as before, got those of {num_envs}")
-        memory.insert_data_slice(_to_sample(steps.transpose(0, 1)))
+        memory.insert_data_slice(to_sample(steps.exclude(self.priority_key).transpose(0, 1)))
+        self._memory = memory
         self.write_count += num_envs * num_steps
         heads = torch.from_numpy(memory.store.ring.heads[:num_envs].copy())
         lanes = torch.arange(num_envs)[:, None]
         ids: torch.Tensor = heads[:, None] - num_steps + torch.arange(num_steps) | lanes << layout.ID_SHIFT
+        if update_priority is not False:
+            self.update_priority(ids.reshape(-1), steps.get(cast(str, self.priority_key), None))
         return ids.reshape(-1)
 
     def add(self, data: TensorDictBase) -> torch.Tensor:
         """Store one step."""
         return self.extend(data.unsqueeze(-1))
 
-    def sample(self, batch_size: int | None = None) -> TensorDict:
-        """Draw a batch."""
+    def append_transform(self, transform: Callable[[Any], Any]) -> "ReplayBuffer":
+        """Have batches go through a function or a transform of TorchRL, last of all; steps are stored as they come."""
+        if hasattr(transform, "n_steps"):
+            raise ConfigError(f"{type(transform).__name__} works on what is stored: give the buffer n_step instead")
+        self._transforms.append(transform)
+        return self
+
+    def sample(self, batch_size: int | None = None, return_info: bool = False) -> Any:
+        """Draw a batch; with `return_info`, also a dict of its ids and weights."""
         num_rows = batch_size or self.batch_size
         if num_rows is None:
             raise ConfigError("batch_size is missing: give it to sample, or to the buffer")
-        batch: dict[str, Any] = dict(self.memory.sample(num_rows))
-        done, terminated = batch[keys.NEXT_DONE], batch[keys.NEXT_TERMINATED]
-        flags = {_DONE: done, _TERMINATED: terminated, _TRUNCATED: done & ~terminated}
-        result = {name: torch.zeros_like(flag) for name, flag in flags.items()} | batch[keys.OBS] | batch[keys.ACTION]
-        result[_NEXT] = {**flags, **batch[keys.NEXT_OBS], _REWARD: batch[keys.REWARD]}
-        result[_STEPS], result[_INDEX] = batch[keys.N_STEP], batch[keys.IDXS]
-        if keys.PER_WEIGHTS in batch:
-            result[_WEIGHT] = batch[keys.PER_WEIGHTS].reshape(-1)
-        return TensorDict(result, [num_rows], device=self.memory.device)
+        drawn = batch = to_tensordict(cast(Mapping[str, Any], self.memory.sample(num_rows)), self.memory.device)
+        for transform in self._transforms:
+            batch = transform(batch)
+        return (batch, drawn.select(INDEX, WEIGHT, strict=False).to_dict()) if return_info else batch
 
     def __iter__(self) -> Iterator[TensorDict]:
         while True:
@@ -161,7 +164,7 @@ class ReplayBuffer:
         A buffer without priorities, and a batch without errors, change nothing.
         """
         if isinstance(data, TensorDictBase):
-            index, priority = data.get(_INDEX), data.get(cast(str, self.priority_key), None)
+            index, priority = data.get(INDEX), data.get(cast(str, self.priority_key), None)
         else:
             index = data
         if priority is None or not self._has_priorities():
@@ -173,10 +176,12 @@ class ReplayBuffer:
         """Tell the storage the TD errors of a batch."""
         self.update_priority(data)
 
-    def empty(self) -> None:
+    def empty(self, empty_write_count: bool = True) -> None:
         """Remove what is stored."""
-        self.memory.reset()
-        self.write_count = 0
+        if self._memory is not None:
+            self._memory.reset()
+        if empty_write_count:
+            self.write_count = 0
 
     def state_dict(self) -> dict[str, Any]:
         """What is stored, as tensors of bytes: a snapshot, with priorities and the state of the draws."""
@@ -190,28 +195,30 @@ class ReplayBuffer:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Hold what `state_dict` gave."""
-        if state_dict[_FILES]:
-            memory = self._memory or self._make(int(state_dict[_NUM_ENVS]))
-            load_contents(memory, {name: tensor.numpy().tobytes() for name, tensor in state_dict[_FILES].items()})
-            self._memory, self.write_count = memory, int(state_dict[_WRITE_COUNT])
+        if not state_dict[_FILES]:
+            self.empty()
+            return
+        memory = self._memory_of(int(state_dict[_NUM_ENVS]))
+        load_contents(memory, {name: tensor.numpy().tobytes() for name, tensor in state_dict[_FILES].items()})
+        self._memory, self.write_count = memory, int(state_dict[_WRITE_COUNT])
 
     def dumps(self, path: str | PathLike[str]) -> None:
         """Write a snapshot to a folder."""
         save_storage(self.memory, path)
 
     def loads(self, path: str | PathLike[str]) -> None:
-        """Read a snapshot from a folder; `num_envs` must be known."""
-        load_storage(self.memory, path)
+        """Read a snapshot from a folder."""
+        memory = self._memory_of(Snapshot(path).manifest().num_envs)
+        load_storage(memory, path)
+        self._memory, self.write_count = memory, int(memory.store.ring.heads.sum())
+
+    def _memory_of(self, num_envs: int) -> replay_buffer.ReplayBuffer:
+        """The storage, or a new one for as many environments."""
+        return self._make(num_envs) if self._memory is None else self._memory
 
     def _make(self, num_envs: int) -> replay_buffer.ReplayBuffer:
         num_steps = max(self._size // check_count("num_envs", num_envs), 1)
         return make_memory(self.storage_class, num_steps, num_envs, self._seed, self._options)
-
-    def _by_env(self, data: TensorDictBase) -> TensorDictBase:
-        if data.ndim == 0:
-            raise SchemaError("expected a tensordict [time] or [num_envs, time], got one step; use add")
-        num_envs = (self.num_envs or 1) if data.ndim == 1 else data.shape[:-1].numel()
-        return data.reshape(num_envs, -1)
 
     def _has_priorities(self) -> bool:
         return isinstance(self._memory, per_buffer.PERBuffer) and self._memory.alpha > 0
@@ -234,25 +241,3 @@ class EREBuffer(PERBuffer):
     """Replay that emphasises recent experience."""
 
     storage_class = ere_buffer.EREBuffer
-
-
-def _to_sample(steps: TensorDictBase) -> dict[str, Any]:
-    """Steps `[time, num_envs]` as a storage takes them."""
-    following = steps.get(_NEXT, None)
-    if not isinstance(following, TensorDictBase) or not {_REWARD, _DONE} <= set(following.keys()):
-        raise SchemaError(f"a step must have ({_NEXT!r}, {_REWARD!r}) and ({_NEXT!r}, {_DONE!r}), got {steps}")
-    outcomes = following.select(_REWARD, *_FLAGS, strict=False)
-    begin, following = steps.exclude(_NEXT, _COLLECTOR, *_FLAGS), following.exclude(_REWARD, *_FLAGS)
-    after = set(following.keys(True, True))
-    observed = [key for key in begin.keys(True, True) if key in after]
-    others = [key for key in begin.keys(True, True) if key not in after]
-    done = outcomes[_DONE]
-    terminated = outcomes.get(_TERMINATED, done)
-    return {
-        keys.OBS: begin.select(*observed).contiguous().to_dict(),
-        keys.ACTION: begin.select(*others).contiguous().to_dict(),
-        keys.NEXT_OBS: following.select(*observed).contiguous().to_dict(),
-        keys.REWARD: outcomes[_REWARD].float().contiguous(),
-        keys.NEXT_DONE: (done | terminated | outcomes.get(_TRUNCATED, done)).contiguous(),
-        keys.NEXT_TERMINATED: terminated.contiguous(),
-    }

@@ -13,7 +13,7 @@ _log = logging.getLogger(keys.KERNEL_LOGGER)
 def drop_stale_kernels(folder: Path) -> None:
     """Remove the kernels that were compiled before any source file in `folder` changed.
 
-    Numba notices changes in a kernel's own file only, and would go on with old copies of what it inlines from
+    Numba notices changes in a kernel's own file only, and would continue with old copies of what it inlines from
     other files. Where nothing may be written, Numba keeps its cache elsewhere, and files change with an install only.
     """
     newest = max(path.stat().st_mtime_ns for path in folder.glob("*.py"))
@@ -21,7 +21,7 @@ def drop_stale_kernels(folder: Path) -> None:
     stamp = cache / "kernels.stamp"
     if stamp.exists() and stamp.stat().st_mtime_ns == newest:
         return
-    _log.info("kernels are compiled, once after an install: this takes about 20 seconds")
+    _log.info("compiling kernels, once after an install: this takes about 20 seconds")
     with suppress(OSError):
         cache.mkdir(exist_ok=True)
         for pattern in ("*.nbi", "*.nbc"):

@@ -109,6 +109,8 @@ class Registry(Mapping[str, PartT]):
 
     def spelled(self, name: str) -> str:
         """A name as it is registered, whatever its case; one that is not known, as it is."""
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.kind} must be a name or 'module:Name', got {name!r}")
         if name in self or is_reference(name):
             return name
         return next((known for known in self if known.lower() == name.lower()), name)
@@ -248,31 +250,23 @@ def _gymnasium_wrappers() -> Mapping[str, str]:
     return {name: f"{wrappers.__name__}:{name}" for name in wrappers.__all__ if name != "vector"}
 
 
-_STORAGES: Final = "recollect.agent.storages"
+def _by_module(classes: Mapping[str, str], suffix: str = "") -> dict[str, str]:
+    """Places of classes, which go by the names of their modules without a suffix."""
+    return {
+        path.rpartition(".")[2].removesuffix(suffix).replace("_", "-"): f"{path}:{name}"
+        for name, path in classes.items()
+    }
+
+
 _NETWORKS: Final = "recollect.agent.actors.networks"
 ALGORITHM_MODULES: Final = checked_imports(Path(__file__).with_name("algorithms") / "classes.py")
+STORAGE_MODULES: Final = checked_imports(Path(__file__).with_name("storages") / "classes.py")
 ALGORITHMS: Final["Registry[type[LearningAlgorithm]]"] = Registry(
-    "algorithm",
-    "algorithms",
-    # An algorithm goes by the name of its module.
-    {path.rpartition(".")[2].replace("_", "-"): f"{path}:{name}" for name, path in ALGORITHM_MODULES.items()},
+    "algorithm", "algorithms", _by_module(ALGORITHM_MODULES)
 )
 _BEST_KNOWN: Final = ("ddqn", "ddpg", "td3", "sac", "sac-discrete", "mpo", "ppo")
 # `NStepReplayStorage` is made from spaces instead of factories, and so goes by no name.
-STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry(
-    "storage",
-    "storages",
-    {
-        "replay": f"{_STORAGES}.off_policy.replay_buffer:ReplayBuffer",
-        "nstep": f"{_STORAGES}.off_policy.nstep_buffer:NStepReplayBuffer",
-        "per": f"{_STORAGES}.off_policy.per_buffer:PERBuffer",
-        "ere": f"{_STORAGES}.off_policy.ere_buffer:EREBuffer",
-        "her": f"{_STORAGES}.off_policy.her_buffer:HERBuffer",
-        "mixed": f"{_STORAGES}.off_policy.mixed_buffer:MixedBuffer",
-        "gae": f"{_STORAGES}.on_policy.gae_buffer:GAEBuffer",
-        "vtrace": f"{_STORAGES}.on_policy.vtrace_buffer:VTraceBuffer",
-    },
-)
+STORAGES: Final["Registry[type[BaseBuffer]]"] = Registry("storage", "storages", _by_module(STORAGE_MODULES, "_buffer"))
 FEATURES: Final["Registry[FeaturesBuilder]"] = Registry(
     "features",
     "features",
@@ -324,7 +318,7 @@ def register(kind: Literal["wrapper"], name: str, part: "EnvWrapper | str") -> N
 def register(kind: Literal["callback"], name: str, part: "type[Callback] | StepFunction | str") -> None: ...
 @overload
 def register(kind: Literal["function"], name: str, part: Callable[..., Any] | str) -> None: ...
-def register(kind: Kind, name: str, part: Any) -> None:
+def register(kind: Kind, name: str, part: object) -> None:
     """Let a part of your own be found by a name, wherever a built-in one is: in Python, configs, the command line.
 
     Parameters

@@ -8,6 +8,7 @@ import numpy as np
 
 from recollect.agent.registry import FUNCTIONS, is_reference
 from recollect.callbacks.callback import Callback
+from recollect.config.parts import ALGO, STORAGE
 from recollect.errors import ConfigError, closest
 from recollect.records import as_count, as_number
 
@@ -22,8 +23,6 @@ Points = Sequence[tuple[float, float]]
 _NUM_CHANGES: Final = 1000
 # Share of a training at which the last change comes.
 _LAST_SHARE: Final = 1 - 1 / _NUM_CHANGES
-_ALGORITHM: Final = "algo"
-_STORAGE: Final = "storage"
 _SHAPES: Final[dict[str, Callable[[float], float]]] = {
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: 0.5 * (1.0 + math.cos(math.pi * share)),
@@ -94,7 +93,7 @@ class Schedule(Callback):
         self._is_whole = isinstance(value, int)
         if self._origin is None:
             self._origin = learner.num_steps, value if self._start is None else self._start
-        self._present = None
+            self._present = None
         self.on_step(learner)
 
     def on_step(self, learner: "Learner") -> None:
@@ -104,7 +103,7 @@ class Schedule(Callback):
         value = round(self._value(learner)) if self._is_whole else self._value(learner)
         if value != self._present:
             self._present = value
-            change = learner.update_storage_parameter if part == _STORAGE else learner.update_algorithm_parameter
+            change = learner.update_storage_parameter if part == STORAGE else learner.update_algorithm_parameter
             change(name, value)
             learner.log({f"schedule/{name}": value})
 
@@ -112,11 +111,13 @@ class Schedule(Callback):
         self._origin = None  # another training has a schedule of its own
 
     def state(self) -> dict[str, Any]:
-        return {} if self._origin is None else {"origin": self._origin}
+        return {} if self._origin is None else {"origin": self._origin, "present": self._present}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         first_step, start = state["origin"]
         self._origin = as_count(first_step), as_number(start)
+        present = state.get("present")
+        self._present = None if present is None else as_number(present)
 
     def _extremes(self, start: float) -> list[float]:
         """Values that the schedule comes to, its first and its last one among them."""
@@ -144,7 +145,7 @@ class Schedule(Callback):
     def _target(self, scheme: "Scheme") -> tuple[str, str]:
         """The part that has the option, and the option's name there."""
         part, _, name = self.option.rpartition(".")
-        known = {part: _changing(scheme, part) for part in (_ALGORITHM, _STORAGE)}
+        known = {part: _changing(scheme, part) for part in (ALGO, STORAGE)}
         if part in known and name in known[part]:
             return part, name
         for owner, names in known.items():
@@ -175,7 +176,7 @@ def _changing(scheme: "Scheme", part: str) -> list[str]:
     config = getattr(_owner(scheme, part), "config", None)
     if config is None:
         return []
-    return list(config.docs()) if part == _ALGORITHM else list(config.changing())
+    return list(config.docs()) if part == ALGO else list(config.changing())
 
 
 def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
@@ -183,4 +184,4 @@ def _value_of(scheme: "Scheme", part: str, name: str) -> Any:
 
 
 def _owner(scheme: "Scheme", part: str) -> Any:
-    return scheme.algo if part == _ALGORITHM else scheme.storage
+    return scheme.algo if part == ALGO else scheme.storage

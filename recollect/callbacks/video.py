@@ -34,7 +34,6 @@ class RecordVideo(Callback):
         check_renders(scheme)
 
     def on_start(self, learner: "Learner") -> None:
-        self._folder = learner.folder.path / "videos"
         self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
 
     def on_step(self, learner: "Learner") -> None:
@@ -42,4 +41,5 @@ class RecordVideo(Callback):
             from recollect.runs.videos import record_videos
 
             self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
-            record_videos(learner.scheme, self._folder / f"step-{learner.num_steps}", self.num_episodes)
+            folder = learner.folder.videos_folder / f"step-{learner.num_steps}"
+            record_videos(learner.scheme, folder, self.num_episodes)

@@ -25,8 +25,8 @@ COMMANDS: Final = {
     "train": "train an agent",
     "eval": "evaluate a trained agent, and record videos of it",
     "resume": "resume a run from its newest checkpoint",
-    "export": "take the policy away: ONNX, torch.export, weights",
-    "data": "look at datasets; convert, merge and slice them",
+    "export": "export the policy: ONNX, torch.export, weights",
+    "data": "inspect, convert, merge and slice datasets",
     "checkpoints": "list, verify and remove the checkpoints of a run",
     "tune": "search for hyperparameters",
     "plot": "draw learning curves of one or many runs",
@@ -46,7 +46,7 @@ first steps:
   recollect train                               train SAC on Pendulum-v1, about two minutes
   recollect train ddqn CartPole-v1              another algorithm, another environment
   recollect train sac Pendulum-v1 --set storage=ere --seeds 5 --jobs 2
-  recollect eval runs/pendulum-sac-1 --record   evaluate it, and watch it
+  recollect eval runs/pendulum-sac-1 --record   evaluate it, and record a video
   recollect plot runs/pendulum-* --by storage   compare runs
   recollect list presets                        tasks with tuned hyperparameters
 

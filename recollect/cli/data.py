@@ -1,4 +1,4 @@
-"""`recollect data`: look at datasets, and convert, merge and slice them."""
+"""`recollect data`: inspect, convert, merge and slice datasets."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,8 @@ from recollect.data.sources import Source, open_source, write_episodes
 from recollect.errors import ConfigError
 
 _ABOUT: Final = """\
-Look at data, and convert, merge and slice them. A source is the folder of a run, the snapshot of a storage,
-an .npz file of `recollect data`, or a Minari dataset by name or path; data are written as .npz or as Minari."""
+Inspect, convert, merge and slice datasets. A source is a run folder, the snapshot of a storage, an .npz file of
+`recollect data`, or a Minari dataset by name or path. Output is .npz or Minari."""
 _EXAMPLES: Final = """\
   recollect data info runs/pendulum-sac-1                             episodes, lengths, returns, spaces
   recollect data convert runs/pendulum-sac-1 --to pendulum/medium-v0  as a Minari dataset
@@ -36,7 +36,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("--episodes", metavar="A:B", help="slice: episodes A to B, counted from 0")
     parser.add_argument("--min-return", type=float, metavar="X", help="slice: only episodes with a return of X or more")
     parser.add_argument("--max-return", type=float, metavar="X", help="slice: only episodes with a return of X or less")
-    parser.add_argument("--max-steps", type=int, metavar="N", help="slice: whole episodes of at most N steps together")
+    parser.add_argument("--max-steps", type=int, metavar="N", help="slice: whole episodes, at most N steps in total")
     parser.add_trust()
     return parser
 

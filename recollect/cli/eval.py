@@ -14,7 +14,6 @@ _EXAMPLES: Final = """\
   recollect eval runs/pendulum-sac-1 --episodes 20 --seed 7
   recollect eval runs/pendulum-sac-1 --best           the agent with the best evaluation, not the last one
   recollect eval runs/pendulum-sac-1 --record 3       three episodes as videos in runs/pendulum-sac-1/videos"""
-_VIDEOS: Final = "videos"
 
 
 def make_parser() -> CommandParser:
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         if options.record:
             from recollect.runs.videos import record_videos
 
-            folder = free_path(directory.path, _VIDEOS)
+            folder = free_path(directory.path, directory.videos_folder.name)
             record_videos(scheme, folder, options.record)
             print(f"videos: {folder}")
     finally:

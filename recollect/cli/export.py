@@ -1,4 +1,4 @@
-"""`recollect export`: take the policy of a run away."""
+"""`recollect export`: export the policy of a run."""
 
 import argparse
 from pathlib import Path

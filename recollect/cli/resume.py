@@ -13,8 +13,8 @@ _EXAMPLES: Final = """\
   recollect resume runs/pendulum-sac-1                   after Ctrl-C or a crash
   recollect resume runs/pendulum-sac-1 --steps 40_000    train longer than configured
 
-Weights, optimisers, random generators, replay and changed parameters are restored, and episodes in progress continue
-where the environment's state is known; `recollect checkpoints RUN` says whether it is."""
+Restores weights, optimisers, random generators, replay and changed parameters. Episodes in progress continue if the
+state of the environments can be saved; otherwise new ones begin. `recollect checkpoints RUN` says which."""
 
 
 def make_parser() -> CommandParser:

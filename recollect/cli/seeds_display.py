@@ -3,13 +3,11 @@
 import re
 import threading
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Final
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from recollect.runs.progress import FREE_COLUMNS
+from recollect.runs.live import LiveDisplay
 from recollect.units import folded
 
 # Lines that the next one of the same run replaces: the summary, progress, and the evaluation at the end.
@@ -18,7 +16,7 @@ _PASSING: Final = re.compile(r"\s*\d+%  |.* · |evaluation: ")
 _FILES: Final = re.compile("   curve: |; resume with: ")
 
 
-class SeedsDisplay:
+class SeedsDisplay(LiveDisplay):
     """Shows the output of several runs: on a terminal the newest line of each in a table, elsewhere every line.
 
     Errors, warnings and how to resume a run are never replaced; they stand above the table.
@@ -32,33 +30,18 @@ class SeedsDisplay:
     """
 
     def __init__(self, names: Sequence[str], console: Console | None = None) -> None:
+        super().__init__(console)
         self._lines = dict.fromkeys(names, "waiting")
-        self._console = console or Console()
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def tell(self, name: str, line: str) -> None:
         """Show a line that a run printed; any thread may call it."""
         with self._lock:
-            if self._live is None:
-                self._console.out(f"{name}: {line}", highlight=False)
+            if not self.is_live:
+                self.console.out(f"{name}: {line}", highlight=False)
                 return
-            width = self._console.width - FREE_COLUMNS
             if not _PASSING.match(line):
-                self._console.out("\n".join(folded(f"{name}: {line}", width)), highlight=False)
+                self.console.out("\n".join(folded(f"{name}: {line}", self.width)), highlight=False)
             self._lines[name] = _FILES.split(line)[0].strip()
-            self._live.update(self._table(width), refresh=True)
-
-    def _table(self, width: int) -> Text:
-        indent = max(map(len, self._lines)) + 2
-        rows = [f" {name:{indent}}{line}" for name, line in self._lines.items()]
-        return Text("\n".join(row if len(row) <= width else f"{row[: width - 1]}…" for row in rows))
+            indent = max(map(len, self._lines)) + 2
+            self.show([f" {name:{indent}}{line}" for name, line in self._lines.items()])

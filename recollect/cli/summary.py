@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 from typing import Final
 
 from recollect import keys
-from recollect.agent.registry import MEMORIES, STORAGES, title_of
+from recollect.agent.registry import MEMORIES, title_of
 from recollect.config import RunConfig
 from recollect.config.parts import ALGO, STORAGE, class_of, options_of
 from recollect.errors import ConfigError
@@ -16,7 +16,6 @@ from recollect.units import folded
 
 # Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
 _TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "data_share": "mixed", "gae_lambda": "gae"}
-_TITLES: Final = {"replay": "uniform replay", "nstep": "n-step replay", "vtrace": "V-trace"}
 
 
 def summarise(config: RunConfig, num_threads: int, folder: Path) -> str:
@@ -52,9 +51,8 @@ def _workers(config: RunConfig) -> Iterator[str]:
 
 
 def _storage(config: RunConfig) -> str:
-    title = _TITLES.get(config.storage, config.storage.upper())
-    if config.storage not in STORAGES.built_in:
-        title = class_of(STORAGE, config.storage).__name__
+    storage_class = class_of(STORAGE, config.storage)
+    title = getattr(storage_class, "title", storage_class.__name__)
     known = options_of(STORAGE, config.storage)
     values = {name: config.storage_options.get(name, known[name].default) for name in _TELLING if name in known}
     told = [

@@ -14,7 +14,7 @@ from recollect.config.run_config import AUTO
 _ABOUT: Final = """\
 Train an agent; by default SAC with prioritised replay and 3-step returns on Pendulum-v1.
 
-If there is a preset for the algorithm and the environment, its tuned hyperparameters are used.
+A preset for the algorithm and the environment, if there is one, gives tuned hyperparameters.
 Set any option of any part with --set; `recollect list options sac per` explains them."""
 _EXAMPLES: Final = """\
   recollect train sac Pendulum-v1 --set storage=per --set storage.alpha=0.6 --set storage.n_step=3
@@ -70,7 +70,7 @@ def make_parser() -> CommandParser:
     _add_settings(parser)
     _add_workers(parser)
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, starting at --seed")
-    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="run N of them at a time, one thread each")
+    parser.add_argument("--jobs", type=count, default=1, metavar="N", help="train N at a time, one thread each")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="parent folder of runs (runs)")
     parser.add_argument("--name", help="name of the run's folder (<env>-<algo>-<seed>)")
     parser.add_argument("--no-replay", action="store_true", help="leave the replay out of checkpoints")

@@ -15,15 +15,15 @@ from recollect.interrupts import Interrupts, exit_code
 from recollect.options import Search
 
 if TYPE_CHECKING:
-    from recollect.cli.study import StudyFolder, Tuning
+    from recollect.cli.tuning.study import StudyFolder, Tuning
 
 _ABOUT: Final = """\
 Search for hyperparameters with Optuna (pip install "recollect[tune]").
 
 Every trial trains an agent with other values of the options that declare what to try: learning rates, discount,
 batch size, networks. Set an option with --set to keep it fixed, or name those to search with --search. A trial
-that does worse than the others did after as many steps is ended early. Call the command again to resume a study
-that was stopped, or with more --trials to extend it."""
+that does worse than the others after as many steps ends early. Call the command again to resume a stopped study,
+or with more --trials to extend it."""
 _EXAMPLES: Final = """\
   recollect tune sac Pendulum-v1 --trials 50 --jobs 2
   recollect tune ddqn CartPole-v1 --steps 20_000 --search critic_lr --search gamma
@@ -42,7 +42,7 @@ def make_parser() -> CommandParser:
     parser.usage = "%(prog)s ALGO ENV [--trials N] [--steps N] [--jobs N] [--set NAME=VALUE ...] [options]"
     parser.add_argument("algo", help="name of an algorithm, see `recollect list algorithms`")
     parser.add_argument("env", help="id of an environment, as for `recollect train`")
-    parser.add_argument("--trials", type=count, default=50, metavar="N", help="trials that the study shall have (50)")
+    parser.add_argument("--trials", type=count, default=50, metavar="N", help="trials of the study (50)")
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="run N at a time, one thread each (1)")
     parser.add_argument("--steps", type=count, metavar="N", help="environment steps of a trial (as for train)")
     parser.add_argument("--seed", type=count, metavar="N", help="seed of the search; trial n trains with n more (1)")
@@ -64,7 +64,7 @@ def make_parser() -> CommandParser:
 def run(options: argparse.Namespace) -> int:
     """Run the trials that a study still lacks."""
     from recollect.callbacks import Callbacks, named_callbacks
-    from recollect.cli.study import StudyFolder, Tuning, require_optuna, search_space
+    from recollect.cli.tuning.study import StudyFolder, Tuning, require_optuna, search_space
     from recollect.lock import FolderLock
 
     require_optuna()
@@ -112,8 +112,8 @@ def _chosen(space: Mapping[str, Search], names: list[str]) -> dict[str, Search]:
 
 def _search(tuning: "Tuning", folder: "StudyFolder", num_trials: int, options: argparse.Namespace) -> int:
     """Run trials and show them; returns an exit code."""
-    from recollect.cli.study import Workers
-    from recollect.cli.study_display import StudyDisplay
+    from recollect.cli.tuning.display import StudyDisplay
+    from recollect.cli.tuning.study import Workers
 
     study = folder.open(tuning)
     workers = Workers(tuning, folder, num_trials, options.jobs)
@@ -135,7 +135,7 @@ def _search(tuning: "Tuning", folder: "StudyFolder", num_trials: int, options: a
 
 def _report(tuning: "Tuning", folder: "StudyFolder", options: argparse.Namespace) -> None:
     """Write the best config and the picture of a study, and say where they are."""
-    from recollect.cli.study_display import draw_study, return_of
+    from recollect.cli.tuning.display import draw_study, return_of
 
     num_trials, best = len(folder.finished(tuning)), folder.best(tuning)
     told = f"{num_trials} of {options.trials} trials"

@@ -9,7 +9,9 @@ from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE, Option, na
 from recollect.errors import ConfigError
 
 if TYPE_CHECKING:
+    from recollect.agent.envs import VecEnvFactory
     from recollect.options import Options
+    from recollect.scheme.collection.worker.components import Factories
     from recollect.scheme.scheme import Scheme
 
 
@@ -28,7 +30,7 @@ def describe(scheme: "Scheme", steps: int) -> Document:
     ConfigError
         If a config cannot say what one of the parts is.
     """
-    algo, actor, storage, envs, given_test_envs = _check_factories(*scheme.factories)
+    algo, actor, storage, envs, given_test_envs = _check_factories(scheme.factories)
     test_envs = given_test_envs or envs
     document = {
         ALGO: {NAME: ALGORITHMS.name_of(algo.algorithm_class), **_changed(algo.config)},
@@ -49,13 +51,15 @@ def describe(scheme: "Scheme", steps: int) -> Document:
     return document
 
 
-def _check_factories(algo: Any, actor: Any, storage: Any, envs: Any, test_envs: Any) -> tuple[Any, ...]:
+def _check_factories(factories: "Factories") -> tuple[Any, ...]:
     """Refuse factories of another make, and those that do not belong together as a config's do."""
     from recollect.agent.actors import ActorFactory, OffPolicyActor, OnPolicyActor
     from recollect.agent.algorithms.factory import AlgorithmFactory
     from recollect.agent.envs import VecEnv, VecEnvFactory
     from recollect.agent.storages import StorageFactory
 
+    parts: tuple[Any, ...] = tuple(factories)
+    algo, actor, storage, envs, test_envs = parts
     own = {
         "algo_factory": isinstance(algo, AlgorithmFactory),
         "actor_factory": isinstance(actor, ActorFactory),
@@ -71,10 +75,10 @@ def _check_factories(algo: Any, actor: Any, storage: Any, envs: Any, test_envs: 
         raise ConfigError("a config cannot describe an actor with other networks than the algorithm plans")
     if test_envs is not None and (not isinstance(test_envs, VecEnvFactory) or _task(test_envs) != _task(envs)):
         raise ConfigError("a config cannot describe test environments of another kind than the train environments")
-    return algo, actor, storage, envs, test_envs
+    return parts
 
 
-def _task(envs: Any) -> tuple[object, ...]:
+def _task(envs: "VecEnvFactory") -> tuple[object, ...]:
     """What is the same of environments to train and to test in."""
     return envs.vec_env_class, envs.env_fn, envs.env_kwargs, envs.kind, envs.wrappers
 

@@ -68,14 +68,14 @@ def override(document: Document, overrides: Mapping[str, Any], settings: Iterabl
     return document
 
 
-def _given_part(part: str, value: Any) -> Any:
+def _given_part(part: str, value: object) -> object:
     """A part as a document has it: its name, or a mapping of its name and options."""
     if part not in NAMED_PARTS or (isinstance(value, Mapping) and NAME not in value):
         return value
     return {**value, NAME: given_name(part, value[NAME])} if isinstance(value, Mapping) else given_name(part, value)
 
 
-def _given_option(document: Document, part: str, option: str, value: Any) -> Document:
+def _given_option(document: Document, part: str, option: str, value: object) -> Document:
     if option == NAME and part in NAMED_PARTS:
         return {NAME: given_name(part, value)}
     known = options_of(part, document.get(part, {}).get(NAME))

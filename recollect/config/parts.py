@@ -44,12 +44,12 @@ def registry(part: str) -> Registry[Any]:
     return _REGISTRIES[part]
 
 
-def plain_name(part: str, name: Any) -> Any:
+def plain_name(part: str, name: object) -> Any:
     """A name as the registries spell it, in whatever case it is written."""
     return registry(part).spelled(name) if isinstance(name, str) else name
 
 
-def given_name(part: str, given: Any) -> Any:
+def given_name(part: str, given: object) -> Any:
     """Name of a part that the caller gives as a class, as a function or by name; None for none."""
     return None if given is None else registry(part).name_of(given)
 
@@ -99,7 +99,7 @@ def recommended(storage: str, given: Mapping[str, Any], num_envs: int) -> dict[s
     return {} if config_class is None else dict(config_class.recommended(given, num_envs))
 
 
-def named_value(option: Option, value: Any) -> Any:
+def named_value(option: Option, value: object) -> Any:
     """Value of an option as a config keeps it: a class or a function becomes its name, the rest stays."""
     return value if option.kind is None or value is None else REGISTRIES[option.kind].name_of(value)
 

@@ -1,7 +1,7 @@
 """What a file may not have done without the caller's word: import code, connect, or write elsewhere."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from recollect.agent.registry import NAME, NOT_IMPORTABLE, REGISTRIES, is_reference
 from recollect.config.files import Document
@@ -71,7 +71,7 @@ def _leads_to_code(path: str, text: str) -> bool:
     return is_reference(text) or (is_name and ":" in text and not text.startswith(NOT_IMPORTABLE))
 
 
-def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def _texts(value: object, path: str = "") -> Iterator[tuple[str, str]]:
     """Every text in nested mappings and lists, by its path."""
     if isinstance(value, str):
         yield path, value

@@ -111,11 +111,13 @@ def flatten(value: Observation, path: str = "") -> dict[str, Any]:
     """Arrays of an observation by path, whose parts a slash separates; one array alone has the empty path."""
     if not isinstance(value, Mapping):
         return {path: value}
+    if any("/" in str(name) for name in value):
+        raise SchemaError(f"parts of observations must have names without a slash, got {sorted(value)}; rename them")
     parts = (flatten(inner, f"{path}/{name}" if path else str(name)) for name, inner in value.items())
     return {inner: array for part in parts for inner, array in part.items()}
 
 
-def unflatten(arrays: Mapping[str, Any]) -> Any:
+def unflatten(arrays: Mapping[str, Any]) -> Observation:
     """The observation that `flatten` made `arrays` of."""
     if "" in arrays:
         return arrays[""]
@@ -129,7 +131,7 @@ def unflatten(arrays: Mapping[str, Any]) -> Any:
     return nested
 
 
-def _joined(observed: Any, following: Any) -> Any:
+def _joined(observed: Observation, following: Observation) -> Observation:
     if isinstance(observed, Mapping):
         return {name: _joined(observed[name], following[name]) for name in observed}
     return np.concatenate([observed, following[-1:]])

@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +19,15 @@ from recollect.extras import import_extra
 from recollect.records import PARSE_ERRORS
 
 _EXTRA: Final = "minari"
+_ARROW: Final = "arrow"
+_FORMATS: Final = ("hdf5", _ARROW)
 _METADATA: Final = "metadata.json"
 _DATA: Final = "data"
 _HDF5: Final = ".hdf5"
 _MOST_BYTES: Final = 1 << 24
-# What a storage keeps beside observations, actions and rewards lies in the infos under this name.
-_EXTRAS: Final = "recollect"
+# What a storage keeps beside observations, actions and rewards lies in the infos under names that begin so. They are
+# not nested, because Minari's Arrow files do not give nested infos back.
+_EXTRAS: Final = "recollect:"
 _NO_SPACES: Final = (
     "does not name the spaces of its observations and actions; Minari would make the environment that it names, and "
     "nothing is imported because a file says so"
@@ -47,6 +52,7 @@ class MinariSource:
         metadata = _read_metadata(folder)
         if not all(isinstance(metadata.get(f"{kind}_space"), str) for kind in ("observation", "action")):
             raise SchemaError(f"{folder} {_NO_SPACES}")
+        _check_format(metadata.get("data_format"))
         try:
             self._storage = minari_storage.read(folder)
             self.spaces = Spaces(self._storage.observation_space, self._storage.action_space, _env_in(metadata))
@@ -73,7 +79,7 @@ def find_folder(name: str) -> Path | None:
 
 
 def write_minari(name: str, episodes: Iterable[Episode], spaces: Spaces, *, data_format: str = "hdf5") -> Path:
-    """Write episodes as a Minari dataset, one in memory at a time; returns its folder.
+    """Write episodes as a Minari dataset, whole or not at all, one in memory at a time; returns its folder.
 
     Parameters
     ----------
@@ -86,15 +92,31 @@ def write_minari(name: str, episodes: Iterable[Episode], spaces: Spaces, *, data
     data_format : str
         Minari's: hdf5 or arrow.
     """
-    minari_storage = _import("minari.dataset.minari_storage").MinariStorage
-    buffer_class = _import("minari.data_collector.episode_buffer").EpisodeBuffer
-    dataset = _import("minari.dataset.minari_dataset")
+    _check_format(data_format)
+    root, dataset_id = _place(name)
+    if (root / _DATA / _METADATA).exists() or (root / _METADATA).exists():
+        raise ConfigError(f"{root} holds a dataset already; choose another name, or remove it")
+    partial = root / f"{_DATA}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _write(partial, dataset_id, episodes, spaces, data_format)
+        partial.rename(root / _DATA)
+    except OSError as error:
+        raise StorageError(f"{root} cannot be written: {error}; name another place") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return root
+
+
+def _place(name: str) -> tuple[Path, str]:
+    """Folder and id of the dataset of a name or path."""
     is_path = name.startswith((".", "/", "~"))
     dataset_id = re.sub(r"[^-\w]+", "-", Path(name).name).strip("-") if is_path else name
     if is_path and not re.search(r"-v\d+$", dataset_id):
         dataset_id += "-v0"
     try:
-        dataset.parse_dataset_id(dataset_id)
+        _import("minari.dataset.minari_dataset").parse_dataset_id(dataset_id)
     except (TypeError, ValueError):
         raise ConfigError(
             f"{name!r} is no name of a Minari dataset; expected one such as pendulum/medium-v0, or a path that begins "
@@ -103,23 +125,26 @@ def write_minari(name: str, episodes: Iterable[Episode], spaces: Spaces, *, data
     root = (
         Path(name).expanduser() if is_path else Path(_import("minari.storage.datasets_root_dir").get_dataset_path(name))
     )
-    root = root.resolve()  # Minari takes paths within a dataset relative to it
-    if (root / _DATA / _METADATA).exists() or (root / _METADATA).exists():
-        raise ConfigError(f"{root} holds a dataset already; choose another name, or remove it")
-    (root / _DATA).mkdir(parents=True, exist_ok=True)
+    return root.resolve(), dataset_id  # Minari takes paths within a dataset relative to it
+
+
+def _write(folder: Path, dataset_id: str, episodes: Iterable[Episode], spaces: Spaces, data_format: str) -> None:
+    minari_storage = _import("minari.dataset.minari_storage").MinariStorage
+    buffer_class = _import("minari.data_collector.episode_buffer").EpisodeBuffer
     storage = minari_storage.new(
-        root / _DATA, spaces.observation, spaces.action, _spec(spaces.env), data_format, jpeg_encoding=False
+        folder, spaces.observation, spaces.action, _spec(spaces.env), data_format, jpeg_encoding=False
     )
     storage.update_metadata({"dataset_id": dataset_id, "minari_version": _import("minari").__version__})
     storage.update_episodes(_buffer(buffer_class, number, episode) for number, episode in enumerate(episodes))
-    return root
+    if not storage.total_episodes:
+        raise SchemaError("there are no episodes to write")
 
 
 def _buffer(buffer_class: Any, number: int, episode: Episode) -> Any:
     ends = np.zeros((2, len(episode)), np.bool_)
     ends[:, -1] = episode.is_terminated, episode.is_truncated
     # Infos have an entry more than steps: that of the reset.
-    extras = {name: np.concatenate([values, values[-1:]]) for name, values in episode.extras.items()}
+    extras = {f"{_EXTRAS}{name}": np.concatenate([values, values[-1:]]) for name, values in episode.extras.items()}
     return buffer_class(
         id=number,
         observations=episode.observations,
@@ -127,7 +152,7 @@ def _buffer(buffer_class: Any, number: int, episode: Episode) -> Any:
         rewards=episode.rewards,
         terminations=ends[0],
         truncations=ends[1],
-        infos={_EXTRAS: extras} if extras else {},
+        infos=extras,
     )
 
 
@@ -137,7 +162,8 @@ def _read(found: Mapping[str, Any]) -> Episode:
     if terminated[:-1].any() or truncated[:-1].any():
         raise SchemaError("an episode of the dataset ends before its last step; split it there")
     infos = found.get("infos") or {}
-    extras = {name: np.asarray(values)[: len(rewards)] for name, values in infos.get(_EXTRAS, {}).items()}
+    own = (name for name in infos if name.startswith(_EXTRAS))
+    extras = {name.removeprefix(_EXTRAS): np.asarray(infos[name])[: len(rewards)] for name in own}
     return Episode(
         map_arrays(np.asarray, found["observations"]),
         np.asarray(found["actions"]),
@@ -146,6 +172,14 @@ def _read(found: Mapping[str, Any]) -> Episode:
         bool(truncated[-1]) and not bool(terminated[-1]),
         extras,
     )
+
+
+def _check_format(data_format: object) -> None:
+    """Refuse a format that Minari does not have, or that it needs another library for."""
+    if data_format not in _FORMATS:
+        raise ConfigError(f"data_format must be one of {', '.join(_FORMATS)}, got {data_format!r}")
+    if data_format == _ARROW and find_spec("pyarrow") is None:
+        raise ConfigError("Minari's Arrow files need pyarrow: pip install pyarrow; or use data_format='hdf5'")
 
 
 def _check_files(folder: Path) -> None:
@@ -202,4 +236,4 @@ def _spec(env: str | None) -> Any:
 
 
 def _import(module: str) -> Any:
-    return import_extra(module, _EXTRA, "Reading and writing Minari datasets")
+    return import_extra(module, _EXTRA, "Reading and writing Minari datasets needs")

@@ -72,7 +72,7 @@ class NpzSource:
                 arrays[_ACTIONS][begin:end],
                 arrays[_REWARDS][begin:end],
                 bool(arrays[_TERMINATED][number]),
-                bool(arrays[_TRUNCATED][number]),
+                bool(arrays[_TRUNCATED][number]) and not bool(arrays[_TERMINATED][number]),
                 {name: values[begin:end] for name, values in self._extras.items()},
             )
             begin = end

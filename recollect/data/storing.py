@@ -88,24 +88,24 @@ class _Lanes:
     def _lengths(self) -> list[int]:
         return [0 if steps is None else len(steps[keys.REWARD]) for steps in self._waiting]
 
-    def _take(self, lane: int, num_steps: int) -> Any:
+    def _take(self, lane: int, num_steps: int) -> Observation:
         steps = self._waiting[lane]
         self._waiting[lane] = _slice(steps, num_steps, None)
         return _slice(steps, 0, num_steps)
 
 
-def _slice(steps: Any, begin: int, end: int | None) -> Any:
+def _slice(steps: Observation, begin: int, end: int | None) -> Observation:
     return map_arrays(lambda values: values[begin:end], steps)
 
 
-def _behind(first: Any, second: Any) -> Any:
+def _behind(first: Observation, second: Observation) -> Observation:
     """Steps `[time, ...]` of both, one behind the other; marks that one of them lacks are off there."""
     if not isinstance(first, Mapping):
         return np.concatenate([first, second])
     return {name: _behind(*_of_both(name, first, second)) for name in {**first, **second}}
 
 
-def _beside(rows: Sequence[Any]) -> Any:
+def _beside(rows: Sequence[Observation]) -> Observation:
     """Steps `[time, num_envs, ...]` of steps `[time, ...]` of each env."""
     if not isinstance(rows[0], Mapping):
         return np.stack(rows, 1)
@@ -117,7 +117,7 @@ def _of_both(name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> 
     return _mark(name, first), _mark(name, second)
 
 
-def _mark(name: str, steps: Mapping[str, Any]) -> Any:
+def _mark(name: str, steps: Mapping[str, Any]) -> Observation:
     """Values of steps; of a mark that they do not have, none."""
     if name in steps or name not in (keys.CUT, keys.START):
         try:
@@ -157,7 +157,18 @@ def _as_kept(episode: Episode, storage: BaseBuffer) -> dict[str, Any]:
         extras.setdefault(keys.RHS, np.zeros((len(episode), actor.recurrent_size), np.float32))
     else:
         extras = {name: values for name, values in extras.items() if name not in (keys.RHS, keys.START)}
+    extras = _with_intrinsic_rewards(extras, episode.observations, actor)
     return _with_flags(replace(episode, actions=chosen, extras=extras).steps(), storage)
+
+
+def _with_intrinsic_rewards(extras: dict[str, Any], observations: Observation, actor: Actor) -> dict[str, Any]:
+    """Extras with intrinsic rewards where the agent has any, as own steps have them: those of now if none are given."""
+    if actor.curiosity is None:
+        return {name: values for name, values in extras.items() if name != keys.IREWARD}
+    if keys.IREWARD in extras:
+        return extras
+    rewards = actor.curiosity(actor.visible(map_arrays(lambda values: values[1:], observations)))
+    return extras | {keys.IREWARD: rewards.cpu().numpy()}
 
 
 def _with_flags(steps: dict[str, Any], storage: BaseBuffer) -> dict[str, Any]:
@@ -186,7 +197,7 @@ def _check_observations(observations: Observation, space: gym.Space[Any]) -> Non
             )
 
 
-def _space_like(values: Any) -> gym.Space[Any]:
+def _space_like(values: Observation) -> gym.Space[Any]:
     """The widest space that holds tensors `[time, ...]`."""
     if isinstance(values, Mapping):
         return gym.spaces.Dict({name: _space_like(inner) for name, inner in values.items()})
@@ -194,6 +205,6 @@ def _space_like(values: Any) -> gym.Space[Any]:
     if array.dtype.kind == "f":
         return gym.spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype.type)
     if array.dtype.kind == "b":
-        return gym.spaces.Box(False, True, array.shape[1:], np.bool_)
+        return gym.spaces.Box(0, 1, array.shape[1:], np.bool_)
     limits = np.iinfo(array.dtype)
     return gym.spaces.Box(limits.min, limits.max, array.shape[1:], array.dtype.type)

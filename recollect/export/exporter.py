@@ -69,7 +69,7 @@ def push_to_hub(repo_id: str, algo: Algorithm, card: ModelCard, **options: Any) 
     **options
         `token` and `private`, as `huggingface_hub` takes them.
     """
-    hub = import_extra("huggingface_hub", "hub", "Uploading to the Hugging Face hub")
+    hub = import_extra("huggingface_hub", "hub", "Uploading to the Hugging Face hub needs")
     with tempfile.TemporaryDirectory() as folder:
         export_policy(Path(folder) / MODEL, algo, card)
         api = hub.HfApi(token=options.get("token"))

@@ -64,7 +64,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def _write_onnx(path: Path, policy: ExportablePolicy) -> None:
     for module in ("onnx", "onnxscript"):
-        import_extra(module, _EXTRA, "Exporting to ONNX")
+        import_extra(module, _EXTRA, "Exporting to ONNX needs")
     program = _traced(policy)
     names = [[port.name for port in ports] for ports in (policy.inputs, policy.outputs)]
     with _quiet():

@@ -1,5 +1,6 @@
 """`ExportablePolicy`: an algorithm's acting as one function of tensors, from an observation to the env's action."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
@@ -22,6 +23,8 @@ NEXT_STATE: Final = "next_state"
 ACTION: Final = "action"
 NOISE: Final = "noise"
 BATCH: Final = "batch"
+# What inputs and outputs beside observations are called.
+_OTHERS: Final = re.compile(rf"{STATE}|{NEXT_STATE}|{ACTION}|{NOISE}(_\d+)?")
 
 
 class Port(NamedTuple):
@@ -98,7 +101,7 @@ class ExportablePolicy(nn.Module):
 
     def acting(self) -> AbstractContextManager[None]:
         """Let what acts inside leave the exploration of the training as it is."""
-        return self._algo.aside()
+        return self._algo.preserving_exploration()
 
     def _act(self, parts: Sequence[Tensor], rhs: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         obs = _nested(dict(zip(self._names, parts, strict=True)), self.actor.obs_space)
@@ -121,9 +124,9 @@ class ExportablePolicy(nn.Module):
         parts = list(self.examples(batch))
         rhs = parts.pop() if self.actor.is_recurrent else torch.zeros(batch, 1)
         recorder = GivenNoise()
-        with self._algo.aside(), recorder:
+        with self._algo.preserving_exploration(), recorder:
             first, _ = self._act(parts, rhs, torch.zeros(batch, 1))
-        with self._algo.aside():
+        with self._algo.preserving_exploration():
             for _ in range(2):
                 with GivenNoise(draw.values for draw in recorder.draws):
                     again, _ = self._act(parts, rhs, torch.zeros(batch, 1))
@@ -164,19 +167,35 @@ class EnvAction(nn.Module):
         return action.to(self._dtype)
 
 
-def flat_observation(obs: Observation, name: str = "") -> dict[str, Any]:
-    """Parts of an observation, or of its space, by name; parts of parts are named `outer.inner`."""
+def flat_observation(obs: Observation) -> dict[str, Any]:
+    """Parts of an observation, or of its space, by the names of their inputs.
+
+    Parts of parts are `outer.inner`; what another input or output is called comes after `observation.`.
+    """
+    parts = _parts(obs)
+    names = [_input_name(path) for path in parts]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"two parts of the observation would be inputs of the same name, got {names}; rename one")
+    return dict(zip(names, parts.values(), strict=True))
+
+
+def _parts(obs: Observation, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     if not isinstance(obs, (Mapping, gym.spaces.Dict)):
-        return {name or OBSERVATION: obs}
-    parts = (flat_observation(inner, f"{name}.{key}" if name else key) for key, inner in obs.items())
-    return {path: part for found in parts for path, part in found.items()}
+        return {path: obs}
+    found = (_parts(inner, (*path, key)) for key, inner in obs.items())
+    return {inner: part for parts in found for inner, part in parts.items()}
 
 
-def _nested(parts: Mapping[str, Tensor], space: gym.Space[Any], name: str = "") -> Observation:
+def _input_name(path: tuple[str, ...]) -> str:
+    name = ".".join(path) or OBSERVATION
+    return f"{OBSERVATION}.{name}" if _OTHERS.fullmatch(name) else name
+
+
+def _nested(parts: Mapping[str, Tensor], space: gym.Space[Any], path: tuple[str, ...] = ()) -> Observation:
     """The observation whose arrays are `parts`."""
     if isinstance(space, gym.spaces.Dict):
-        return {key: _nested(parts, inner, f"{name}.{key}" if name else key) for key, inner in space.items()}
-    return parts[name or OBSERVATION]
+        return {key: _nested(parts, inner, (*path, key)) for key, inner in space.items()}
+    return parts[_input_name(path)]
 
 
 def _torch_dtype(name: str) -> torch.dtype:

@@ -1,6 +1,6 @@
 """Spaces as plain documents, for files that are read where nobody makes the environment."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import gymnasium as gym
@@ -24,11 +24,12 @@ def space_to_document(space: gym.Space[Any]) -> dict[str, Any]:
             bounds = {"low": _plain(space.low), "high": _plain(space.high)}
             return {**kind, "shape": list(space.shape), "dtype": np.dtype(space.dtype).name, **bounds}
         case gym.spaces.Discrete():
-            return {**kind, "n": int(space.n), "start": int(space.start)}
+            return {**kind, "n": int(space.n), "start": int(space.start), "dtype": np.dtype(space.dtype).name}
         case gym.spaces.MultiDiscrete():
-            return {**kind, "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            lists = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {**kind, **lists, "dtype": np.dtype(space.dtype).name}
         case gym.spaces.MultiBinary():
-            return {**kind, "shape": list(space.shape)}
+            return {**kind, "shape": space.n if isinstance(space.n, int) else list(space.shape)}
     raise SchemaError(
         f"the space {space} cannot be described; expected Box, Discrete, MultiDiscrete, MultiBinary, Dict"
     )
@@ -52,18 +53,29 @@ def _read(document: Mapping[str, Any]) -> gym.Space[Any]:
             shape, dtype = _lengths(document["shape"]), np.dtype(document["dtype"])
             if dtype.kind not in "biuf":
                 raise ValueError(f"a Box of {dtype}")
-            low, high = (np.broadcast_to(np.asarray(document[bound], np.float64), shape) for bound in ("low", "high"))
+            exact = np.float64 if dtype.kind == "f" else dtype  # which a float does not know of 64 bits
+            low, high = (np.broadcast_to(np.asarray(document[bound], exact), shape) for bound in ("low", "high"))
             return gym.spaces.Box(low.astype(dtype), high.astype(dtype), shape, dtype.type)
         case "Discrete":
-            return gym.spaces.Discrete(int(document["n"]), start=int(document["start"]))
+            return gym.spaces.Discrete(int(document["n"]), start=int(document["start"]), **_dtype_of(document))
         case "MultiDiscrete":
-            return gym.spaces.MultiDiscrete(np.array(document["nvec"]), start=np.array(document["start"]))
+            numbers, start = np.array(document["nvec"]), np.array(document["start"])
+            return gym.spaces.MultiDiscrete(numbers, start=start, **_dtype_of(document))
         case "MultiBinary":
-            return gym.spaces.MultiBinary(_lengths(document["shape"]))
+            shape = document["shape"]
+            return gym.spaces.MultiBinary(*_lengths([shape]) if isinstance(shape, int) else [_lengths(shape)])
     raise ValueError(f"no such kind: {document[_KIND]!r}")
 
 
-def _lengths(shape: Any) -> tuple[int, ...]:
+def _dtype_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Dtype of choices, as an option of their space; none where it is int64, which older versions of it take alone."""
+    dtype = np.dtype(document.get("dtype", "int64"))
+    if dtype.kind not in "iu":
+        raise ValueError(f"choices of {dtype}")
+    return {} if dtype == np.int64 else {"dtype": dtype.type}
+
+
+def _lengths(shape: Iterable[int]) -> tuple[int, ...]:
     lengths = tuple(int(length) for length in shape)
     if any(length < 0 for length in lengths) or np.prod(lengths, dtype=np.float64) > 2**31:
         raise ValueError(f"the shape {shape}")
@@ -78,6 +90,6 @@ def _plain(bounds: np.ndarray) -> Any:
     return [_plain(row) for row in bounds]
 
 
-def _shortened(document: Any, most: int = 80) -> str:
+def _shortened(document: object, most: int = 80) -> str:
     text = repr(document)
     return text if len(text) <= most else f"{text[:most]}..."

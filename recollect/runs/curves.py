@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from recollect import metrics
-from recollect.agent.registry import NAME
+from recollect.agent.registry import NAME, STORAGES
 from recollect.config.parts import ALGO, ENV, PARTS, STORAGE, options_of, registry
 from recollect.errors import ConfigError, RecollectWarning, closest
 from recollect.runs.directory import RunDirectory
@@ -17,16 +17,6 @@ from recollect.runs.writers import number_in, read_rows
 NUM_POINTS: Final = 200
 _NUM_RESAMPLES: Final = 2000
 _LEVEL: Final = 0.95
-_STORAGES: Final = {
-    "replay": "uniform replay",
-    "nstep": "n-step replay",
-    "per": "prioritised replay",
-    "ere": "recent replay (ERE)",
-    "her": "hindsight replay",
-    "mixed": "data and replay",
-    "gae": "GAE",
-    "vtrace": "V-trace",
-}
 
 
 class Points(NamedTuple):
@@ -113,7 +103,7 @@ def title_of(part: str, name: str) -> str:
     """What people call an algorithm, a storage or an environment."""
     if part == ALGO and name in registry(ALGO):
         return str(registry(ALGO)[name].__name__)
-    return _STORAGES.get(name, name) if part == STORAGE else name
+    return STORAGES[name].title if part == STORAGE and name in STORAGES.built_in else name
 
 
 def _check_entry(configs: Sequence[dict[str, Any]], by: str) -> None:

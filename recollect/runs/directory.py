@@ -45,6 +45,7 @@ class RunDirectory:
         self.metrics_file = self.path / "metrics.csv"
         self.tensorboard_folder = self.path / "tensorboard"
         self.storage_folder = self.path / "storage"
+        self.videos_folder = self.path / "videos"
         self.curve_file = self.path / "curve.png"
         self.batch_file = self.path / "not-finite-batch.safetensors"
         self.changes_file = self.path / "resumed.yaml"
@@ -95,8 +96,11 @@ class RunDirectory:
         run = cls(path)
         if not run.exists:
             raise ConfigError(f"{run.path} holds no run: it has no {run.config_file.name}")
-        own = (run.config_file, run.changes_file, run.tensorboard_folder, run.storage_folder)
-        for path in (*own, run.checkpoints.folder, run.best.folder):
+        own = (run.config_file, run.changes_file, run.tensorboard_folder, run.checkpoints.folder, run.best.folder)
+        # What is written below these goes into folders that may be there already: of workers, of other videos.
+        deep = (run.storage_folder, run.videos_folder)
+        inner = (path for folder in deep if folder.is_dir() and not folder.is_symlink() for path in folder.iterdir())
+        for path in (*own, *deep, *inner):
             if path.is_symlink():
                 raise ConfigError(f"{path} is a link; a run has all of its files in its own folder")
         return run

@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from recollect import metrics
 from recollect.interrupts import hang_ups
 from recollect.roles import Training
+from recollect.runs.live import LiveDisplay
 from recollect.units import folded, human_bytes
 
 _BAR_WIDTH: Final = 24
@@ -22,13 +21,11 @@ _NUM_WORKERS: Final = 32
 _TITLES: Final = {metrics.COLLECTORS: "", metrics.GRADIENTS: "grad "}
 _SECONDS_BETWEEN_FRAMES: Final = 0.25
 _SECONDS_BETWEEN_LINES: Final = 10.0
-# Columns that stay free, since a terminal shows Ctrl-C as ^C behind the last line: beyond the edge, it moves all lines.
-FREE_COLUMNS: Final = 5
 
 Metrics = Mapping[str, float]
 
 
-class Progress:
+class Progress(LiveDisplay):
     """Shows the progress of a training; use as a context, and call `update` after each update stage.
 
     On a terminal a few lines change in place, with one for each remote worker; elsewhere a line is printed every few
@@ -45,24 +42,12 @@ class Progress:
     """
 
     def __init__(self, target_steps: int, console: Console | None = None, seconds_between: float | None = None) -> None:
+        super().__init__(console)
         self.target_steps = target_steps
-        self.console = console or Console()
-        is_live = self.console.is_terminal
-        self._live = Live(console=self.console, auto_refresh=False) if is_live else None
-        default = _SECONDS_BETWEEN_FRAMES if is_live else _SECONDS_BETWEEN_LINES
+        default = _SECONDS_BETWEEN_FRAMES if self.is_live else _SECONDS_BETWEEN_LINES
         self._seconds_between = default if seconds_between is None else seconds_between
         self._next_refresh = 0.0
         self._returns: list[float] = []
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave the last state on the screen."""
-        if self._live is not None:
-            self._live.stop()
 
     def update(self, learner: Training) -> None:
         """Refresh the display, if the last refresh is long enough ago or the training is over."""
@@ -74,20 +59,20 @@ class Progress:
         if metrics.TRAIN_RETURN in found:
             self._returns.append(found[metrics.TRAIN_RETURN])
         with hang_ups():
-            if self._live is None:
-                self.console.print(self._plain_line(found), highlight=False, soft_wrap=True)
+            if self.is_live:
+                self.show(self._rows(found))
             else:
-                self._live.update(self._frame(found), refresh=True)
+                self.console.print(self._plain_line(found), highlight=False, soft_wrap=True)
 
-    def _frame(self, found: Metrics) -> Text:
+    def _rows(self, found: Metrics) -> list[str]:
         lines = (
             steps_line(found, self.target_steps),
             returns_line(found, self._returns),
             losses_line(found),
             workers_line(found),
         )
-        rows = [row for line in lines if line for row in folded(line, self.console.width - FREE_COLUMNS)]
-        return Text("\n".join(f" {row}" for row in [*rows, *worker_lines(found)]), no_wrap=True, overflow="ellipsis")
+        rows = [row for line in lines if line for row in folded(line, self.width - 1)]
+        return [f" {row}" for row in [*rows, *worker_lines(found)]]
 
     def _plain_line(self, found: Metrics) -> str:
         parts = (

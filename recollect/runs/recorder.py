@@ -179,6 +179,7 @@ class Recorder:
             learner.scheme,
             learner.elapsed_s,
             learner.callback_states(),
+            logged={name: learner.logged[name] for name in sorted(learner.unwritten)},
             with_storage=with_storage and self._with_storage,
         )
         self._pace.took(learner.num_steps)
@@ -193,7 +194,7 @@ class Recorder:
 
     def restore(self, scheme: Scheme) -> Restored:
         """Load the newest whole checkpoint into a scheme; a run that has none yet starts from its beginning."""
-        restored = Restored(0.0, {})
+        restored = Restored()
         self.folder.sweep()
         if self.folder.checkpoints.paths():
             restored = restore_training(self.folder, scheme)

@@ -18,6 +18,7 @@ from recollect.scheme.scheme import Scheme, resume_gap
 _SCHEME: Final = "scheme"
 _ELAPSED_S: Final = "elapsed_s"
 _CALLBACKS: Final = "callbacks"
+_LOGGED: Final = "logged"
 _CHANGES: Final = "changed_parameters"
 _OF_ALGORITHM: Final = "algorithm"
 _OF_STORAGE: Final = "storage"
@@ -43,10 +44,21 @@ os.register_at_fork(after_in_child=_WRITING.renew)
 
 
 class Restored(NamedTuple):
-    """What a checkpoint holds beside the scheme's state: seconds of training, and states of callbacks by name."""
+    """What a checkpoint holds beside the scheme's state.
 
-    elapsed_s: float
-    callbacks: Mapping[str, Any]
+    Attributes
+    ----------
+    elapsed_s : float
+        Seconds of training.
+    callbacks : mapping
+        States of callbacks by name.
+    logged : dict
+        Metrics of callbacks that no row has yet.
+    """
+
+    elapsed_s: float = 0.0
+    callbacks: Mapping[str, Any] = {}
+    logged: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ def capture_training(
     elapsed_s: float,
     callbacks: Mapping[str, Any] | None = None,
     *,
+    logged: Mapping[str, float] | None = None,
     with_storage: bool = True,
     is_best: bool = False,
 ) -> CapturedTraining:
@@ -114,6 +127,7 @@ def capture_training(
         _ELAPSED_S: elapsed_s,
         _CHANGES: _changes(scheme),
         _CALLBACKS: dict(callbacks or {}),
+        _LOGGED: dict(logged or {}),
     }
     agent = CapturedAgent.of(scheme.actor, state)
     return CapturedTraining(checkpoints, run.storage_folder, replay, agent, num_steps, resume_gap(of_scheme))
@@ -143,7 +157,7 @@ def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -
     try:
         _change_again(scheme, state.get(_CHANGES, {}))
         scheme.load_state(state[_SCHEME])
-        restored = Restored(as_number(state[_ELAPSED_S], 0.0), {**state.get(_CALLBACKS, {})})
+        restored = Restored(as_number(state[_ELAPSED_S], 0.0), {**state.get(_CALLBACKS, {})}, _logged_in(state))
     except KeyError as error:
         raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
     except (*PARSE_ERRORS, RuntimeError) as error:
@@ -153,6 +167,11 @@ def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -
     if not best:
         _load_replay(run, scheme, commit)
     return restored
+
+
+def _logged_in(state: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics of callbacks that a checkpoint has; earlier versions kept none."""
+    return {str(name): as_number(value) for name, value in state.get(_LOGGED, {}).items()}
 
 
 def _load_replay(run: RunDirectory, scheme: Scheme, commit: Commit) -> None:

@@ -14,11 +14,12 @@ from recollect import keys
 from recollect.agent.envs.factory import VecEnvFactory
 from recollect.agent.envs.rendering import choose_renderer
 from recollect.errors import ConfigError
+from recollect.extras import the_extra
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme
 
 _FRAMES: Final = "rgb_array"
-_EXTRA: Final = "need the extra 'video': pip install \"recollect[video]\""
+_NEED: Final = f"need {the_extra('video')}"
 
 
 def record_videos(scheme: Scheme, folder: Path, num_episodes: int) -> Evaluation:
@@ -59,7 +60,7 @@ def check_renders(scheme: Scheme) -> None:
         env.render()
     except DependencyNotInstalled as error:
         # Gymnasium names an extra of its own; our extra for videos has what renders most of its environments.
-        reason = f"frames {_EXTRA}" if "pygame" in str(error) else str(error)
+        reason = f"frames {_NEED}" if "pygame" in str(error) else str(error)
         raise ConfigError(f"{name} cannot be recorded: {reason}") from error
     finally:
         env.close()
@@ -85,7 +86,7 @@ def _test_envs(scheme: Scheme) -> VecEnvFactory:
     return factory
 
 
-def _make(factory: VecEnvFactory, **options: Any) -> gym.Env[Any, Any]:
+def _make(factory: VecEnvFactory, **options: object) -> gym.Env[Any, Any]:
     """One environment of a factory, with some other options."""
     single = replace(factory, env_kwargs={**factory.env_kwargs, **options}, kind=keys.SYNC)
     return single.build_one(is_training=False)()
@@ -98,4 +99,4 @@ def _recorded(factory: VecEnvFactory, folder: str, num_episodes: int) -> gym.Env
         return RecordVideo(env, folder, episode_trigger=lambda number: number < num_episodes)
     except DependencyNotInstalled as error:
         env.close()
-        raise ConfigError(f"videos {_EXTRA}") from error
+        raise ConfigError(f"videos {_NEED}") from error

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 from recollect import metrics
 from recollect.disk import append_file, read_file, sync_file, write_file
 from recollect.errors import CallbackError, ConfigError, StorageError
+from recollect.extras import import_extra
 
 Metrics = Mapping[str, float]
 
@@ -178,10 +179,7 @@ class WandbWriter:
     def __init__(
         self, project: str, name: str, config: Mapping[str, Any] | None = None, run_id: str | None = None
     ) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise ConfigError("Weights & Biases needs the extra 'wandb': pip install \"recollect[wandb]\"") from error
+        wandb = import_extra("wandb", "wandb", "Weights & Biases needs")
         try:
             self._run = wandb.init(
                 project=project,
@@ -227,10 +225,7 @@ class MLflowWriter:
     def __init__(
         self, experiment: str, name: str, config: Mapping[str, Any] | None = None, run_id: str | None = None
     ) -> None:
-        try:
-            import mlflow
-        except ImportError as error:
-            raise ConfigError("MLflow needs the extra 'mlflow': pip install \"recollect[mlflow]\"") from error
+        mlflow = import_extra("mlflow", "mlflow", "MLflow needs")
         if _TRACKING_URI not in os.environ:
             # The small package that the extra installs has no database, and newer ones refuse files unless told.
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")

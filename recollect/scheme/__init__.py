@@ -1,4 +1,7 @@
-"""Schemes: which worker collects, computes gradients and applies updates."""
+"""Schemes: which worker collects, computes gradients and applies updates.
+
+Configs and the learner import from here.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final

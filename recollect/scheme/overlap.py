@@ -1,4 +1,4 @@
-"""`Overlap`: whether a stage's data are collected beside its updates, in a thread of their own."""
+"""`Overlap`: whether a stage's data are collected during its updates, in their own thread."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from recollect.interrupts import Interrupts
-from recollect.scheme.collection.worker.aside import Aside
+from recollect.scheme.collection.worker.deferred_collection import DeferredCollection
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,12 +20,12 @@ _LEAST_GAIN: Final = 0.02
 
 
 class Overlap:
-    """Collects for an update stage beside its updates, or before them; the results are the same.
+    """Collects for an update stage during its updates, or before them; the results are the same.
 
     Parameters
     ----------
     wanted : bool, optional
-        Whether beside them. By default the first stages run both ways in turns, and the faster way is chosen: before
+        Whether during them. By default the first stages run both ways in turns, and the faster way is chosen: before
         them on a single core, with environments that render, and if one fails in the thread.
     """
 
@@ -36,38 +36,39 @@ class Overlap:
         self._taking: Future[None] | None = None
 
     @contextmanager
-    def running(self, aside: Aside) -> Iterator[None]:
-        """Take the steps of a stage beside the block that makes its updates, or before it, and store them after it.
+    def running(self, collection: DeferredCollection) -> Iterator[None]:
+        """Take the steps of a stage during the block that makes its updates, or before it, and store them after it.
 
         If the block fails, the steps are stored too: all of them, or as many as there are at an interrupt. An error
         of either side is raised.
         """
         begin = time.perf_counter()
         self._wait()
-        if self._choice is None and aside.draws_frames:
+        if self._choice is None and collection.draws_frames:
             self._choice = False
-        num_failures = aside.num_failures
-        is_beside = self._next_way() and aside.can_run_beside
-        aside.begin(is_beside=is_beside)
+        num_failures = collection.num_failures
+        is_parallel = self._next_way() and collection.can_run_in_parallel
+        collection.begin(is_parallel=is_parallel)
         try:
-            if is_beside:
-                self._taking = self._thread().submit(aside.take)
+            if is_parallel:
+                self._taking = self._thread().submit(collection.take)
             else:
-                aside.take()
+                collection.take()
             yield
         except (*Interrupts, GeneratorExit):
-            aside.stop()  # nobody waits for a whole stage; after an error the run is the same with and without overlap
+            # Nobody waits for a whole stage; after an error the run is the same with and without overlap.
+            collection.stop()
             raise
         finally:
             error = self._wait()
-            aside.store()
+            collection.store()
             if error is not None:
                 raise error
-        if self._choice is None and is_beside and aside.num_failures > num_failures:
+        if self._choice is None and is_parallel and collection.num_failures > num_failures:
             self._choice = False
             _LOG.info("environments step before updates: one failed in another thread than its own")
         elif self._choice is None:
-            self._follow(is_beside, time.perf_counter() - begin)
+            self._follow(is_parallel, time.perf_counter() - begin)
 
     def close(self) -> None:
         """End the thread."""
@@ -76,22 +77,22 @@ class Overlap:
             self._executor = None
 
     def _next_way(self) -> bool:
-        """Whether the next stage collects beside its updates."""
+        """Whether the next stage collects during its updates."""
         if self._choice is not None:
             return self._choice
         return len(self._trials[True]) < len(self._trials[False])
 
-    def _follow(self, is_beside: bool, elapsed_s: float) -> None:
+    def _follow(self, is_parallel: bool, elapsed_s: float) -> None:
         """Take in how long a stage took, and choose when enough is known."""
-        self._trials[is_beside].append(elapsed_s)
+        self._trials[is_parallel].append(elapsed_s)
         if min(len(trials) for trials in self._trials.values()) < _NUM_TRIALS:
             return
-        beside_s, before_s = median(self._trials[True]), median(self._trials[False])
-        self._choice = beside_s < (1.0 - _LEAST_GAIN) * before_s
+        during_s, before_s = median(self._trials[True]), median(self._trials[False])
+        self._choice = during_s < (1.0 - _LEAST_GAIN) * before_s
         _LOG.info(
-            "environments step %s updates: a stage takes %.2f ms beside them and %.2f ms before them",
-            "beside" if self._choice else "before",
-            1e3 * beside_s,
+            "environments step %s updates: a stage takes %.2f ms in parallel and %.2f ms in turn",
+            "during" if self._choice else "before",
+            1e3 * during_s,
             1e3 * before_s,
         )
 

@@ -1,4 +1,4 @@
-"""What was learned, on its way to workers: weights, in versions that are each put into the object store once."""
+"""Weights on their way to workers, in versions that are each put into the object store once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,22 +76,22 @@ class VersionedWeights:
 
 
 def read_weights(algo: Algorithm, version: int) -> VersionedWeights:
-    """What an algorithm and its actor have learned; a copy."""
+    """A copy of the weights of an algorithm and its actor."""
     weights = pack_weights(algo.actor), pack_weights(algo.multipliers)
     return VersionedWeights(*weights, version, algo.num_learners, algo.num_missed)
 
 
-def apply_weights(algo: Algorithm, learned: VersionedWeights) -> None:
-    """Let an algorithm and its actor adopt what another one has learned."""
-    algo.set_weights(unpack_weights(learned.actor))
-    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))
-    algo.num_updates = learned.version
-    algo.num_learners = learned.num_learners
-    algo.num_missed = learned.num_missed
+def apply_weights(algo: Algorithm, weights: VersionedWeights) -> None:
+    """Let an algorithm and its actor adopt the weights of another one."""
+    algo.set_weights(unpack_weights(weights.actor))
+    algo.multipliers.load_state_dict(unpack_weights(weights.multipliers))
+    algo.num_updates = weights.version
+    algo.num_learners = weights.num_learners
+    algo.num_missed = weights.num_missed
 
 
 def read_state(algo: Algorithm) -> dict[str, Any]:
-    """All that it takes to learn on elsewhere as if here: weights, optimisers, counters, chance."""
+    """Everything that another process needs to continue the learning: weights, optimisers, counters, random state."""
     return {"actor": pack_weights(algo.actor), "algorithm": algo.state()}
 
 

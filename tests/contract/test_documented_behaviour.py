@@ -105,7 +105,7 @@ def on_policy_batches_take_shuffle(tmp_path: Path) -> None:
 def a_key_that_is_not_kept_is_left_out_with_one_warning(tmp_path: Path) -> None:
     storage = build(ReplayBuffer, 20)
     steps = [one_step(make_slice(4), number) for number in range(4)]
-    with pytest.warns(RecollectWarning, match="does not keep 'Actoin', which is left out; did you mean 'Action'"):
+    with pytest.warns(RecollectWarning, match="does not store 'Actoin' and leaves it out; did you mean 'Action'"):
         storage.init_tensors(steps[0] | {"Actoin": np.ones((1, 1))})
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -20,10 +20,13 @@ from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.learning import LearningAlgorithm
 from recollect.agent.masks import choice_counts, mask_shape
 from recollect.agent.registry import MEMORIES
+from recollect.errors import ConfigError
 from recollect.export.files import PT2, write_policy
 from recollect.export.noise import GivenNoise
 from recollect.export.policy import NEXT_STATE, STATE, ExportablePolicy, flat_observation
 from recollect.predictor import Predictor
+
+pytestmark = pytest.mark.slow
 
 VECTOR = Box(-3.0, 3.0, (5,), np.float32)
 IMAGE = Box(0, 255, (36, 40, 2), np.uint8)
@@ -36,6 +39,7 @@ OBSERVATIONS: dict[str, gym.Space[Any]] = {
     "multi-discrete": MultiDiscrete([3, 4], start=[0, 5]),
     "multi-binary": MultiBinary(4),
     "dict": Dict({"image": IMAGE, "place": Discrete(3), "body": Dict({"speed": VECTOR, "on": MultiBinary(2)})}),
+    "names": Dict({"state": VECTOR, "next_state": VECTOR, "action": Discrete(3), "noise_1": Discrete(2)}),
 }
 ACTIONS: list[gym.Space[Any]] = [
     Box(np.array([-2.0, 0.0], np.float32), np.array([1.0, 5.0], np.float32)),
@@ -191,3 +195,10 @@ def test_the_program_of_torch_export_acts_the_same(tmp_path: Path) -> None:
     action, state = program(*tensors, torch.zeros(20, algo.actor.recurrent_size))
     assert_same(action.numpy(), Predictor(algo).predict(obs))
     assert state.shape == (20, algo.actor.recurrent_size)
+
+
+def test_parts_that_would_have_one_name_are_refused() -> None:
+    space = Dict({"body.speed": VECTOR, "body": Dict({"speed": VECTOR})})
+    with pytest.raises(ConfigError, match="inputs of the same name"):
+        flat_observation(space)
+    assert list(flat_observation(Dict({"state": VECTOR, "noises": VECTOR}))) == ["noises", "observation.state"]

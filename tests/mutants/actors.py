@@ -105,7 +105,7 @@ MUTANTS: Final = (
     Mutant(
         "images are shifted while acting too",
         f"{NETWORKS}/augment.py",
-        "    def end(self) -> None:\n        self._generator = None",
+        "    def end(self) -> None:\n        self._generator = self._seed = None",
         "    def end(self) -> None:\n        pass",
         AUGMENT,
     ),

@@ -198,7 +198,7 @@ MUTANTS: Final = (
         (*COLLECTORS, *INBOX),
     ),
     Mutant(
-        "a restarted worker goes on with the steps of the one before",
+        "a restarted worker continues with the steps of the one before",
         f"{COLLECTION}/collectors/inbox.py",
         "incarnation = (*new.source, new.epoch)",
         "incarnation = (*new.source, 0)",

@@ -111,7 +111,7 @@ MUTANTS: Final = (
         CONFORMANCE,
     ),
     Mutant(
-        "an ended env goes on with its last observation",
+        "an ended env continues with its last observation",
         f"{ENVS}/autoreset.py",
         "obs, lost_after = copy_arrays(obs), self.failures.read(reset_infos)",
         "obs, lost_after = next_obs, self.failures.read(reset_infos)",

@@ -17,7 +17,7 @@ MUTANTS: Final = (
         CONTRACT,
     ),
     Mutant(
-        "the exported memory begins anew at each step", POLICY, "done = torch.zeros(", "done = torch.ones(", CONTRACT
+        "the exported memory begins again at each step", POLICY, "done = torch.zeros(", "done = torch.ones(", CONTRACT
     ),
     Mutant(
         "exported whole actions are cut off instead of rounded", POLICY, "action = action.round()", "pass", CONTRACT

@@ -62,8 +62,8 @@ MUTANTS: Final = (
     Mutant(
         "a resumed run's clock starts at zero",
         LEARNER,
-        "self.elapsed_s, states = self._recorder.restore(self.scheme)",
-        "_, states = self._recorder.restore(self.scheme)",
+        "            self.elapsed_s = restored.elapsed_s\n",
+        "",
         (f"{TESTS}::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
@@ -92,7 +92,7 @@ MUTANTS: Final = (
         LEARNER,
         '            with held_back(), memory_explained("the training"):\n                if self._is_offline:\n',
         "            if True:\n                if self._is_offline:\n",
-        (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with",),
+        (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_continued",),
     ),
     Mutant(
         "a callback that asks to stop is not heard",
@@ -109,11 +109,20 @@ MUTANTS: Final = (
         (f"{CALLBACKS}/test_callback.py::test_every_episode_is_told_once",),
     ),
     Mutant(
-        "a resumed run's callbacks start anew",
+        "a resumed run's callbacks start again",
         LEARNER,
-        "            self._callbacks.load_state(states)\n",
+        "            self._callbacks.load_state(restored.callbacks)\n",
         "",
         (f"{CALLBACKS}/test_callback.py::test_states_are_saved_and_restored",),
+    ),
+    Mutant(
+        "what callbacks have logged is lost where a run is resumed",
+        LEARNER,
+        "            self.log(restored.logged)\n",
+        "",
+        (
+            "tests/unit/runs/test_exact_resume.py::test_rows_of_a_resumed_run_have_what_callbacks_logged_before_it_was_killed",
+        ),
     ),
     Mutant(
         "a run is not saved before a callback's error ends it",
@@ -139,7 +148,7 @@ MUTANTS: Final = (
     Mutant(
         "a schedule starts again where a run is resumed",
         "callbacks/schedule.py",
-        'return {} if self._origin is None else {"origin": self._origin}',
+        'return {} if self._origin is None else {"origin": self._origin, "present": self._present}',
         "return {}",
         (f"{CALLBACKS}/test_schedule.py",),
     ),
@@ -167,7 +176,7 @@ MUTANTS: Final = (
     Mutant(
         "predicting spends the random numbers of training",
         "predictor.py",
-        "        with self.algo.aside():\n            _, action",
+        "        with self.algo.preserving_exploration():\n            _, action",
         "        if deterministic in (True, False):\n            _, action",
         ("tests/unit/test_predictor.py",),
     ),

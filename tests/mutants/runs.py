@@ -72,12 +72,12 @@ MUTANTS: Final = (
     Mutant(
         "a run whose output nobody reads ends without a checkpoint",
         "runs/progress.py",
-        "        with hang_ups():\n            if self._live",
-        "        if True:\n            if self._live",
+        "        with hang_ups():\n            if self.is_live",
+        "        if True:\n            if self.is_live",
         ("tests/unit/runs/test_progress.py",),
     ),
     Mutant(
-        "a run goes on from its oldest checkpoint",
+        "a run continues from its oldest checkpoint",
         f"{RUNS}/checkpoints.py",
         "for path in reversed(self.paths()):",
         "for path in self.paths():",
@@ -409,6 +409,27 @@ MUTANTS: Final = (
         "            signal.signal(number, signal.SIG_DFL)\n            os.kill(os.getpid(), number)\n",
         "            return\n",
         INTERRUPTS,
+    ),
+    Mutant(
+        "steps with actions that there are not are learned from",
+        "agent/storages/snapshots.py",
+        "        check_steps(storage)\n",
+        "",
+        ("tests/unit/agent/storages/test_spaces_check.py",),
+    ),
+    Mutant(
+        "the content of a file that is linked from a run's folder is lost",
+        "lock.py",
+        "    if os.fstat(descriptor).st_nlink == 1:\n",
+        "    if True:\n",
+        LOCK,
+    ),
+    Mutant(
+        "rewards are scaled anew where a run is resumed",
+        "scheme/collection/worker/acting.py",
+        "        self._tell_actor(state.get(_OF_ACTOR, {}))\n",
+        "",
+        (f"{TESTS}/test_exact_resume.py",),
     ),
     Mutant(
         "two processes write into one run",

@@ -10,7 +10,7 @@ TESTS: Final = "tests/unit/scheme"
 ELASTIC: Final = (f"{TESTS}/test_elastic.py",)
 FLAT: Final = (f"{TESTS}/gradients/test_flat.py",)
 G_WORKER: Final = (f"{TESTS}/gradients/test_g_worker.py",)
-NORMALISER_SUMS: Final = (f"{TESTS}/gradients/test_normaliser_sums.py",)
+NORMALISER_SUMS: Final = (f"{TESTS}/test_normaliser_sums.py",)
 REMOTE_SOURCE: Final = (f"{TESTS}/gradients/test_remote_source.py",)
 REPLAY_RATIO: Final = (f"{TESTS}/gradients/test_replay_ratio.py",)
 STATUS: Final = (f"{TESTS}/gradients/test_status.py",)
@@ -51,58 +51,58 @@ MUTANTS: Final = (
     ),
     Mutant(
         "updates draw what the present stage collects",
-        f"{SCHEME}/collection/worker/aside.py",
+        f"{SCHEME}/collection/worker/deferred_collection.py",
         "            self._taken.append(self._acting.take_step(self._policy))\n",
         "            self._acting.store(self._acting.take_step(self._policy), self._components.storage)\n",
         OVERLAP,
     ),
     Mutant(
         "actions are those of weights that change meanwhile",
-        f"{SCHEME}/collection/worker/aside.py",
+        f"{SCHEME}/collection/worker/deferred_collection.py",
         "            self._policy = self._copied_policy(self._policy)\n",
         "            self._copied_policy(self._policy)\n",
         OVERLAP,
     ),
     Mutant(
         "the copy of the weights is made once",
-        f"{SCHEME}/collection/worker/aside.py",
+        f"{SCHEME}/collection/worker/deferred_collection.py",
         "        self._copy.refresh()\n",
         "",
         OVERLAP,
     ),
     Mutant(
-        "the only action of a stage is chosen beside its update",
-        f"{SCHEME}/collection/worker/aside.py",
+        "the only action of a stage is chosen during its update",
+        f"{SCHEME}/collection/worker/deferred_collection.py",
         "            self._acting.choose_ahead()  # one",
         "            pass  # one",
         OVERLAP,
     ),
     Mutant(
-        "exploration does not fall where envs step beside updates",
-        f"{SCHEME}/collection/worker/aside.py",
+        "exploration does not fall where envs step during updates",
+        f"{SCHEME}/collection/worker/deferred_collection.py",
         "        self._components.algo.num_acted = self._policy.num_acted\n",
         "",
         OVERLAP,
     ),
     Mutant(
-        "an error of an env that steps beside updates is lost",
+        "an error of an env that steps during updates is lost",
         f"{SCHEME}/overlap.py",
         "            if error is not None:\n                raise error\n",
         "",
         OVERLAP,
     ),
     Mutant(
-        "steps are lost when an update fails beside them",
+        "steps are lost when an update fails during them",
         f"{SCHEME}/overlap.py",
-        "            error = self._wait()\n            aside.store()\n",
+        "            error = self._wait()\n            collection.store()\n",
         "            error = self._wait()\n",
         OVERLAP,
     ),
     Mutant(
         "envs that fail in another thread are tried there again",
         f"{SCHEME}/overlap.py",
-        "is_beside and aside.num_failures > num_failures:\n            self._choice = False\n",
-        "is_beside and aside.num_failures > num_failures:\n            self._choice = None\n",
+        "is_parallel and collection.num_failures > num_failures:\n            self._choice = False\n",
+        "is_parallel and collection.num_failures > num_failures:\n            self._choice = None\n",
         OVERLAP,
     ),
     Mutant(
@@ -136,7 +136,7 @@ MUTANTS: Final = (
     Mutant(
         "learning begins before the first steps are complete",
         f"{GRADIENTS}/g_worker.py",
-        "return num_seen * self.num_peers >= int(self.algo.start_steps)",
+        "return num_seen * self.num_peers >= self.col_worker.algo.start_steps",
         "return num_seen * self.num_peers > 0",
         G_WORKER,
     ),
@@ -162,15 +162,15 @@ MUTANTS: Final = (
         FLAT,
     ),
     Mutant(
-        "what normalisers saw is counted by every worker anew",
-        f"{GRADIENTS}/normaliser_sums.py",
+        "what normalisers saw is counted again by every worker",
+        f"{SCHEME}/normaliser_sums.py",
         "after[name] - before[name]",
         "after[name]",
         NORMALISER_SUMS,
     ),
     Mutant(
         "the variance of summed normalisers forgets their mean",
-        f"{GRADIENTS}/normaliser_sums.py",
+        f"{SCHEME}/normaliser_sums.py",
         "seconds / count - mean**2",
         "seconds / count",
         NORMALISER_SUMS,
@@ -178,7 +178,7 @@ MUTANTS: Final = (
     Mutant(
         "temperatures do not travel with the weights",
         f"{SCHEME}/weights.py",
-        "    algo.multipliers.load_state_dict(unpack_weights(learned.multipliers))\n",
+        "    algo.multipliers.load_state_dict(unpack_weights(weights.multipliers))\n",
         "",
         VERSIONED_WEIGHTS,
     ),
@@ -309,7 +309,7 @@ MUTANTS: Final = (
         REMOTE_SOURCE,
     ),
     Mutant(
-        "gradient workers go on with the weights that they had",
+        "gradient workers continue with the weights that they had",
         f"{GRADIENTS}/remote_source.py",
         "if self._published is None or self._published[0] != self.algo.num_updates:",
         "if self._published is None:",
@@ -318,8 +318,8 @@ MUTANTS: Final = (
     Mutant(
         "normalisers of gradient workers are not put together",
         f"{GRADIENTS}/remote_source.py",
-        "        if reply.gains:\n",
-        "        if not reply.gains:\n",
+        "        if increments:\n",
+        "        if not increments:\n",
         REMOTE_SOURCE,
     ),
     Mutant(
@@ -366,7 +366,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "what a worker's normalisers saw is added to equal ones up to rounding",
-        f"{GRADIENTS}/normaliser_sums.py",
+        f"{SCHEME}/normaliser_sums.py",
         "if own.tobytes() == before[name].tobytes():",
         "if own is before[name]:",
         (f"{TESTS}/collection/collectors/test_inbox.py",),

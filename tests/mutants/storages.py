@@ -78,8 +78,8 @@ MUTANTS = (
     Mutant(
         "breaks between observations are not noticed",
         f"{EXPERIENCE}/kernels/append_kernels.py",
-        "if goes_on and not _continues(header, carried, sources, lane, number, row, item):",
-        "if goes_on and number < 0:",
+        "if continues and not _continues(header, carried, sources, lane, number, row, item):",
+        "if continues and number < 0:",
         PROGRAMS,
     ),
     Mutant(
@@ -308,7 +308,7 @@ MUTANTS = (
         FREQUENCIES,
     ),
     Mutant(
-        "add takes a truncated step for one that goes on",
+        "add takes a truncated step for one that continues",
         f"{EXPERIENCE}/kernels/append_kernels.py",
         "ended = terminated[env] or truncated[env]",
         "ended = terminated[env]",
@@ -387,15 +387,15 @@ MUTANTS = (
     Mutant(
         "a piece follows on the lane's newest step although its stream breaks",
         f"{EXPERIENCE}/kernels/transfer_kernels.py",
-        "if goes_on and (breaks or span[X_FOLLOWS] == 0):",
-        "if goes_on and span[X_FOLLOWS] == 0:",
+        "if continues and (breaks or span[X_FOLLOWS] == 0):",
+        "if continues and span[X_FOLLOWS] == 0:",
         PIECES,
     ),
     Mutant(
         "a piece after a gap follows on what was before it",
         f"{EXPERIENCE}/kernels/transfer_kernels.py",
-        "if goes_on and (breaks or span[X_FOLLOWS] == 0):",
-        "if goes_on and breaks:",
+        "if continues and (breaks or span[X_FOLLOWS] == 0):",
+        "if continues and breaks:",
         PIECES,
     ),
     Mutant(

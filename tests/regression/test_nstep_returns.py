@@ -52,7 +52,7 @@ def test_building_a_buffer_leaves_the_algorithm_as_it_was(buffer: type[NStepRepl
     assert vars(actor) == {"is_recurrent": is_recurrent, "sequence_overlap": 4}
 
 
-def test_inserts_go_on_when_n_step_changes() -> None:
+def test_inserts_continue_when_n_step_changes() -> None:
     """A known fault of earlier systems: after a change of `n_step` nothing was inserted any more."""
     memory = nstep_memory(2)
     memory.insert_data_slice(make_slice(10))

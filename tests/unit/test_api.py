@@ -250,6 +250,7 @@ def test_modules_lead_to_parts() -> None:
     assert max(agent.evaluate().lengths) <= 5
 
 
+@pytest.mark.slow
 def test_a_run_that_no_file_can_name_says_so_when_it_starts(tmp_path: Path) -> None:
     class Local(OwnDQN):
         pass

@@ -15,7 +15,6 @@ import torch
 
 import recollect
 from recollect.agent.algorithms import ALGORITHMS
-from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
 from tests.samples import make_slice, with_done
 
 ROOT = Path(__file__).parents[2]
@@ -121,11 +120,12 @@ def test_the_table_of_algorithms_is_that_of_the_code() -> None:
             f"`{name}`",
             ", ".join(space.__name__ for space in cls.action_spaces),
             "yes" if cls.masks_actions else "no",
-            ", ".join(ON_POLICY_STORAGES if cls.is_on_policy else OFF_POLICY_STORAGES),
+            "rollouts" if cls.is_on_policy else "replay",
         )
         for name, cls in ALGORITHMS.items()
     ]
     assert [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()[2:]] == rows
+    assert f"[{len(rows)} algorithms](docs/guide/algorithms.md)" in (ROOT / "README.md").read_text()
 
 
 def anchors_of(text: str) -> set[str]:

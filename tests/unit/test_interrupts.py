@@ -102,7 +102,7 @@ def test_a_program_keeps_its_own_handler(number: signal.Signals) -> None:
         assert heard == [number]
 
 
-def test_what_ignores_a_hangup_goes_on_ignoring_it() -> None:
+def test_what_ignores_a_hangup_keeps_ignoring_it() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with interruptible(), held_back():
         interrupt(signal.SIGHUP)

@@ -312,7 +312,7 @@ def interrupt_at(scheme: Scheme, step: int, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["signal", "at once"])
 @pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
-def test_an_interrupted_run_can_be_saved_resumed_and_gone_on_with(
+def test_an_interrupted_run_can_be_saved_resumed_and_continued(
     algo: str, storage: str, how: str, tmp_path: Path
 ) -> None:
     scheme = make_scheme(algo, storage, update_every=8)
@@ -443,6 +443,7 @@ def fail_in_env(scheme: Scheme, step: int, reward: float | None = None) -> None:
     envs.step = failing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algo", "storage"), [("ddqn", "per"), ("ppo", "gae")])
 @pytest.mark.parametrize("reward", [None, float("nan")])
 def test_a_run_whose_envs_fail_is_saved_first(reward: float | None, algo: str, storage: str, tmp_path: Path) -> None:

@@ -21,6 +21,19 @@ def test_options_are_checked_when_made_and_when_changed() -> None:
         replace(Knobs(), share=2)
 
 
+def test_whole_numbers_beyond_floats_are_refused() -> None:
+    with pytest.raises(ConfigError, match="share must be a number at least 0"):
+        Knobs(share=10**400)
+    for size in (10**30, 1e300):
+        with pytest.raises(ConfigError, match="size must be at most 9,223,372,036,854,775,807"):
+            Knobs(size=size)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="size must be at least 1"):
+        Knobs(size=-(10**400))
+    for other in (float("inf"), float("nan"), 0.5):
+        with pytest.raises(ConfigError, match="size must be a whole number"):
+            Knobs(size=other)  # type: ignore[arg-type]
+
+
 def test_options_come_in_their_own_type() -> None:
     knobs = Knobs(size=4.0, share=1)  # type: ignore[arg-type]
     assert (type(knobs.size), type(knobs.share)) == (int, float)

@@ -28,7 +28,7 @@ class Echo:
         num = len(next(iter(obs.values()))) if isinstance(obs, dict) else len(obs)
         return obs, torch.full((num, 1), 9.0), torch.ones(num, 1)
 
-    def aside(self) -> AbstractContextManager[None]:
+    def preserving_exploration(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def acting_step(self, obs: Any, rhs: Any, done: Any, deterministic: bool) -> Any:

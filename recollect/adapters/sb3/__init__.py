@@ -1,12 +1,16 @@
-"""Recollect's buffers for Stable-Baselines3, sb3-contrib and SBX, and algorithms that use their weights."""
+"""Recollect's buffers for Stable-Baselines3, sb3-contrib and SBX, and algorithms that use their weights.
+
+Users import them; no other room does.
+"""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import ConfigError
+from recollect.extras import the_extra
 
 if find_spec("stable_baselines3") is None:
-    raise ConfigError("recollect.adapters.sb3 needs the extra 'sb3': pip install \"recollect[sb3]\"")
+    raise ConfigError(f"recollect.adapters.sb3 needs {the_extra('sb3')}")
 
 from recollect.adapters.sb3 import algorithms
 from recollect.adapters.sb3.algorithms import DQN, SAC, TD3

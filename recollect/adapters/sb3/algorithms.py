@@ -15,6 +15,7 @@ from torch.nn import functional
 from recollect.adapters.sb3.buffers import PERBuffer
 from recollect.adapters.sb3.owner import ReportsErrors
 from recollect.errors import ConfigError, StorageError
+from recollect.extras import the_extra
 
 Loss = Callable[..., torch.Tensor]
 
@@ -140,5 +141,5 @@ if TYPE_CHECKING or find_spec("sb3_contrib"):
 
 def __getattr__(name: str) -> Any:
     if name == "TQC":
-        raise ConfigError("TQC needs sb3-contrib, which the extra 'sb3' brings: pip install \"recollect[sb3]\"")
+        raise ConfigError(f"TQC needs sb3-contrib, of {the_extra('sb3')}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

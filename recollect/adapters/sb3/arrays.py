@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
@@ -51,13 +52,13 @@ class StoredArrays:
         memory = self._memory
         return (memory.step - memory.size + np.arange(memory.size)) % memory.max_size
 
-    def _placed(self, tensor: Any) -> np.ndarray:
+    def _placed(self, tensor: torch.Tensor) -> np.ndarray:
         values = tensor.numpy()
         array = np.zeros((self._memory.max_size, *values.shape[1:]), values.dtype)
         array[self._positions()] = values
         array.flags.writeable = False
         return array
 
-    def _blank(self, view: Any) -> np.ndarray:
+    def _blank(self, view: torch.Tensor) -> np.ndarray:
         lanes, _, *shape = view.shape
         return np.zeros((self._memory.max_size, lanes, *shape), view.numpy().dtype)

@@ -242,7 +242,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
         ids = (self.memory.store.ring.heads[lanes] - 1 - ages) | lanes << layout.ID_SHIFT
         rows = self.memory.store.access.gather(ids, np.array([self.n_steps]), self.gamma)
         rows[keys.IDXS] = torch.from_numpy(ids)
-        return to_samples(self.memory, nest(rows.items()), self.device, env)
+        return to_samples(self.memory, cast(Batch, nest(rows.items())), self.device, env)
 
     def _draw(self, batch_size: int) -> Batch:
         try:

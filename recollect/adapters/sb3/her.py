@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
@@ -14,6 +15,7 @@ from recollect.adapters.sb3.buffers import EREBuffer
 from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer as HERStorage
 from recollect.errors import RecollectWarning, StorageError
+from recollect.roles import Device
 
 _REWARD: Final = "compute_reward"
 _TERMINATED: Final = "compute_terminated"
@@ -47,10 +49,10 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
     def __init__(
         self,
         buffer_size: int,
-        observation_space: Any,
-        action_space: Any,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
         env: VecEnv | None = None,
-        device: Any = "auto",
+        device: Device = "auto",
         n_envs: int = 1,
         optimize_memory_usage: bool = False,
         handle_timeout_termination: bool = True,
@@ -61,7 +63,7 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
     ) -> None:
         if copy_info_dict:
             warnings.warn(
-                "copy_info_dict: infos are not stored, so that compute_reward gets empty ones",
+                "copy_info_dict has no effect: infos are not stored, and compute_reward gets empty ones",
                 RecollectWarning,
                 stacklevel=2,
             )
@@ -89,7 +91,7 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
         envs = np.flatnonzero(newest == 0)
         if len(self.memory) and len(envs):
             warnings.warn(
-                "The last trajectory in the replay buffer will be truncated; if the same episode goes on, say "
+                "The last trajectory in the replay buffer will be truncated; if the same episode continues, say "
                 "truncate_last_traj=False",
                 UserWarning,
                 stacklevel=2,
@@ -145,16 +147,16 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
             functions[_TERMINATED] = self._ask_terminated if local is None else local.get_wrapper_attr(_TERMINATED)
         return {**super()._recommended(given), **functions}
 
-    def _ask_reward(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> Any:
+    def _ask_reward(self, achieved: np.ndarray, desired: np.ndarray, info: object) -> Any:
         # Of many goals, environments expect as many infos.
         is_batch = achieved.ndim > len(self.obs_shape[keys.ACHIEVED_GOAL])
         infos = [{} for _ in achieved] if is_batch else info
         return self._ask(_REWARD, achieved, desired, infos)
 
-    def _ask_terminated(self, achieved: np.ndarray, desired: np.ndarray, info: Any) -> Any:
+    def _ask_terminated(self, achieved: np.ndarray, desired: np.ndarray, info: object) -> Any:
         return self._ask(_TERMINATED, achieved, desired, info)
 
-    def _ask(self, name: str, *arguments: Any) -> Any:
+    def _ask(self, name: str, *arguments: object) -> Any:
         """What the first environment says, in this process or another."""
         if self.env is None:
             raise StorageError("a HERBuffer that was loaded has no environment yet: call set_env(env)")

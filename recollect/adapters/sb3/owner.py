@@ -46,7 +46,7 @@ class Owner:
         if algorithm is not None and not isinstance(algorithm, ReportsErrors):
             name = type(algorithm).__name__
             warnings.warn(
-                f"{name} reports no TD errors and uses no weights, so that {buffer_name} draws uniformly; use "
+                f"{name} reports no TD errors and uses no weights, so {buffer_name} draws uniformly; use "
                 "recollect.adapters.sb3's SAC, TD3, DQN or TQC, or alpha=0",
                 RecollectWarning,
                 stacklevel=4,

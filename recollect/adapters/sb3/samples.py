@@ -13,7 +13,7 @@ from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 from recollect.errors import ConfigError
-from recollect.roles import Batch
+from recollect.roles import Batch, Observation
 
 
 class ReplaySamples(ReplayBufferSamples):
@@ -42,7 +42,7 @@ class DictReplaySamples(DictReplayBufferSamples):
 
 
 def to_samples(
-    memory: ReplayBuffer, batch: Any, device: torch.device, env: VecNormalize | None
+    memory: ReplayBuffer, batch: Batch, device: torch.device, env: VecNormalize | None
 ) -> ReplaySamples | DictReplaySamples:
     """Turn a batch into SB3's tuple on `device`, with observations and rewards normalised as `env` says now."""
     obs, next_obs, rewards = batch[keys.OBS], batch[keys.NEXT_OBS], batch[keys.REWARD]
@@ -59,12 +59,12 @@ def to_samples(
     return result
 
 
-def _normalised(env: VecNormalize, observations: Any) -> Any:
+def _normalised(env: VecNormalize, observations: Observation) -> Observation:
     arrays: Any = map_arrays(lambda tensor: tensor.cpu().numpy(), observations)
     return map_arrays(torch.from_numpy, env.normalize_obs(arrays))
 
 
-def _normalised_rewards(memory: ReplayBuffer, batch: Any, env: VecNormalize) -> np.ndarray:
+def _normalised_rewards(memory: ReplayBuffer, batch: Batch, env: VecNormalize) -> np.ndarray:
     """Rewards `[batch, 1]` of windows whose steps are normalised one by one, because each is clipped for itself."""
     lengths = batch[keys.N_STEP].cpu().numpy()
     if not env.norm_reward or lengths.max() == 1:

@@ -1,4 +1,7 @@
-"""Actors: the networks of an agent, made of features, memory, policies and critics."""
+"""Actors: the networks of an agent, made of features, memory, policies and critics.
+
+Algorithms and configs import from here; actors know no algorithm.
+"""
 
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.config import ActorConfig

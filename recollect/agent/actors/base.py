@@ -1,7 +1,7 @@
 """The actor: all networks of an agent, and how observations pass through them."""
 
 import os
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -30,6 +30,9 @@ from recollect.roles import Array, Observation
 
 NO_STATE: Final = torch.zeros(1, 1)
 """Hidden state and `done` where there are none: actors without memory ignore them."""
+
+# Modules that never read `training`. To switch all the others costs small networks more than a layer.
+_WITHOUT_MODES: Final = ("recollect.", *(f"torch.nn.modules.{kind}" for kind in ("container", "conv", "linear")))
 
 
 class Actor(nn.Module):
@@ -78,6 +81,7 @@ class Actor(nn.Module):
         self._initialise()
         self._add_targets()
         self.curiosity = RandomDistillation(visible) if plan.intrinsic == "rnd" else None
+        self.eval()
 
     def _initialise(self) -> None:
         """Draw the first weights again, where those of the parts are not what is wanted."""
@@ -90,7 +94,9 @@ class Actor(nn.Module):
         pairs = ((self.body, self.target_body), (self.policy, self.target_policy), (self.critics, self.target_critics))
         self._targets = TargetNetworks(pairs)
         self._learning_parts = [part for part in self.modules() if isinstance(part, LearningPart)]
-        self.noisy_parts = [part for part in _trained(self.policy, self.critics) if isinstance(part, NoisyLinear)]
+        heads = [head for head in (self.policy, self.critics) if head is not None]
+        self.noisy_parts = [part for head in heads for part in head.modules() if isinstance(part, NoisyLinear)]
+        self._trained_networks = [network for network in (self.body, *heads) if _has_modes(network)]
 
     if TYPE_CHECKING:
         create_factory: ClassVar[CreatesActors]
@@ -119,15 +125,17 @@ class Actor(nn.Module):
         """Let networks behave as in learning inside: with dropout, noise, shifts and the statistics of batches."""
         for part in self._learning_parts:
             part.begin(generator)
-        self.body.features.train()
+        for network in self._trained_networks:
+            network.train()
         try:
             yield
         finally:
-            self.body.features.eval()
+            for network in self._trained_networks:
+                network.eval()
             for part in self._learning_parts:
                 part.end()
 
-    def stir(self, generator: Generator | None) -> None:
+    def reset_noise(self, generator: Generator | None) -> None:
         """Draw the noise of noisy layers, for a step that explores; None to act without it."""
         for part in self.noisy_parts:
             if generator is None:
@@ -188,7 +196,7 @@ class Actor(nn.Module):
     def to_tensors(self, obs: Observation) -> Observation:
         """Put a (nested) observation on the actor's device, in its own dtypes."""
         device = self.device
-        if type(obs) is np.ndarray:
+        if type(obs) is np.ndarray or type(obs) is Tensor:
             return as_tensor(obs, device)
         return map_observation(lambda array: as_tensor(array, device), obs)
 
@@ -213,7 +221,10 @@ class Actor(nn.Module):
         rhs : Tensor
             Hidden states after the step; without memory, as given.
         """
-        encoded: tuple[Tensor, Tensor] = self._body(target)(self._normalise(obs), rhs, done)
+        visible, body = self._normalise(obs), self._body(target)
+        if body.hands_on(visible):
+            return visible, rhs
+        encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
@@ -242,7 +253,8 @@ class Actor(nn.Module):
     def _body(self, target: bool) -> Body:
         return self.body if not target or self.target_body is None else self.target_body
 
-    def _visible(self, obs: Observation) -> Observation:
+    def visible(self, obs: Observation) -> Observation:
+        """What networks see of observations `[rows, …]`, on the actor's device: not which actions are allowed."""
         return self.to_tensors(without_mask(obs) if self.is_masked else obs)
 
     def _normalise(self, obs: Observation) -> Observation:
@@ -293,25 +305,33 @@ class Actor(nn.Module):
         """
         rows = slice(None) if skip is None else np.flatnonzero(~skip)
         if self.normaliser is not None or self.curiosity is not None:
-            visible = without_mask(obs) if self.is_masked else obs
-            seen = self.to_tensors(map_observation(lambda values: values[rows], visible))
+            seen = self.visible(map_observation(lambda values: values[rows], obs))
             for part in (self.normaliser, self.curiosity):
                 if part is not None:
                     part.update(seen)
         if self.reward_normaliser is not None:
             self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
 
+    def episodes_state(self) -> dict[str, Tensor]:
+        """What it keeps of the episodes in progress, for a checkpoint."""
+        return {} if self.reward_normaliser is None else self.reward_normaliser.episodes_state()
+
+    def load_episodes(self, state: Mapping[str, Any], num_envs: int) -> None:
+        """Continue the episodes of `episodes_state`, or begin new ones if it is empty."""
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.load_episodes(state, num_envs)
+
     def novelty(self, obs: Observation) -> Tensor | None:
         """How badly the novelty of observations `[rows, …]` is predicted, `[rows, 1]`; None if nobody asks for it."""
         if self.curiosity is None:
             return None
-        return self.curiosity.novelty(self._visible(obs))
+        return self.curiosity.novelty(self.visible(obs))
 
     def intrinsic_reward(self, obs: Observation) -> Tensor | None:
         """Rewards `[rows, 1]` of having reached observations `[rows, …]`; None if there are none."""
         if self.curiosity is None:
             return None
-        rewards: Tensor = self.curiosity(self._visible(obs))
+        rewards: Tensor = self.curiosity(self.visible(obs))
         return rewards
 
     def normalise_reward(self, reward: Tensor) -> Tensor:
@@ -339,5 +359,6 @@ class Actor(nn.Module):
         load_weights(self, path)
 
 
-def _trained(*networks: nn.Module | None) -> Iterator[nn.Module]:
-    return chain.from_iterable(network.modules() for network in networks if network is not None)
+def _has_modes(network: nn.Module) -> bool:
+    """Whether a network may behave differently where it learns. Ours, which do, have `begin` and `end` for it."""
+    return any(not type(module).__module__.startswith(_WITHOUT_MODES) for module in network.modules())

@@ -4,6 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from recollect.checks import check_number
+from recollect.errors import StorageError
 
 
 class GaussianNoise:
@@ -45,6 +46,19 @@ class OUNoise:
         self.std = check_number("std", std, 0.0)
         self.theta = check_number("theta", theta, 0.0, 1.0)
         self.drift: Tensor | None = None
+
+    def load_drift(self, drift: object, device: torch.device) -> None:
+        """Continue from noise of before, or from none; a `StorageError` for what no noise can have been."""
+        if drift is None:
+            self.drift = None
+            return
+        found = torch.as_tensor(drift)
+        if found.dtype != torch.float32 or found.dim() != 2 or not torch.isfinite(found).all():
+            raise StorageError(
+                f"a state has drifting noise of {found.dtype} {tuple(found.shape)}, expected finite numbers of "
+                "torch.float32 (num_envs, action)"
+            )
+        self.drift = found.to(device, copy=True)
 
     def add_to(self, action: Tensor, done: Tensor, generator: Generator) -> Tensor:
         """Return actions with noise, kept within [-1, 1], `[num_envs, action]`.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import gymnasium as gym
 import numpy as np
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from recollect.errors import ConfigError
 from recollect.roles import Array, Observation
+
+# Bytes: what PyTorch aligns its own tensors to, and what the makers of MKL ask for.
+ALIGNMENT: Final = 64
 
 
 def map_observation(change: Callable[[Any], Array], obs: Observation) -> Observation:
@@ -43,9 +46,18 @@ def first_array(obs: Observation) -> Any:
 
 
 def as_tensor(array: Array, device: torch.device) -> Tensor:
-    """Put an array on the device; nothing is copied where it lies there already."""
-    tensor = torch.from_numpy(array) if type(array) is np.ndarray else torch.as_tensor(array)
-    return tensor if tensor.device == device else tensor.to(device)
+    """Put an array on the device; nothing is copied where it lies there already, and is aligned.
+
+    The last bits of a product of few rows depend on the alignment of its operands, on some processors. A run that is
+    repeated or resumed has its observations elsewhere in memory, and is to give the same bits.
+    """
+    if type(array) is not np.ndarray:
+        return array if type(array) is Tensor and array.device == device else torch.as_tensor(array, device=device)
+    tensor = torch.from_numpy(array)
+    if tensor.device != device:
+        return tensor.to(device)
+    is_as_wanted = tensor.data_ptr() % ALIGNMENT == 0 or not tensor.is_floating_point()
+    return tensor if is_as_wanted else tensor.clone()
 
 
 def action_width(space: gym.Space[Any]) -> int:

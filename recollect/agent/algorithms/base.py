@@ -89,7 +89,7 @@ class Algorithm(ABC):
             What the storage has to keep beside it, such as values and log-probabilities.
         """
 
-    def aside(self) -> AbstractContextManager[None]:
+    def preserving_exploration(self) -> AbstractContextManager[None]:
         """Let what acts inside leave exploration as it is: schedules, noise and the numbers that it draws next.
 
         For those who act beside the training. An algorithm that keeps nothing of its steps has nothing to do.

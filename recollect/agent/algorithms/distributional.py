@@ -28,6 +28,8 @@ def taken_atoms(atoms: Tensor, action: Tensor) -> Tensor:
 def quantile_huber(z_t: Tensor, target: Tensor, delta: float) -> Tensor:
     """Loss of each quantile against samples of the target (Dabney et al., 2017, equation 10), averaged over them.
 
+    Divided by `delta`, as in later papers, so that errors beyond it count as much for any.
+
     Parameters
     ----------
     z_t : tensor `[..., batch, num_quantiles]`

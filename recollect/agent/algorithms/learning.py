@@ -84,7 +84,7 @@ class LearningAlgorithm(Algorithm):
     # How people and messages call the algorithm, and the action spaces that it can act in.
     title: ClassVar[str]
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]]
-    adam_epsilon: ClassVar[float] = 1e-8
+    optimiser_epsilon: ClassVar[float] = 1e-8
     # Whether it leaves out the actions that an environment does not allow.
     masks_actions: ClassVar[bool] = False
     # Whether only what the present policy did can be learned from.
@@ -103,12 +103,14 @@ class LearningAlgorithm(Algorithm):
         # Parameters that are the algorithm's and not the actor's, such as temperatures.
         self.multipliers = nn.ParameterDict()
         self.generator = _generator_beside(actor.generator, 1)
-        self._generator_aside = _generator_beside(actor.generator, 2)
+        self._other_generator = _generator_beside(actor.generator, 2)
         starts = self._multiplier_starts().values()
         self.multipliers.update({name: nn.Parameter(torch.tensor(value)) for name, value in starts})
         self._configure()
         self.multipliers.to(self.device)
-        self.optimiser = GroupedOptimiser([*self._groups(), *self._curiosity_group()], self.config, self.adam_epsilon)
+        self.optimiser = GroupedOptimiser(
+            [*self._groups(), *self._curiosity_group()], self.config, self.optimiser_epsilon
+        )
         self._learn_from = compiled(self._backward, self.device) if self.config.compile else self._backward
         self.num_updates = 0
         self.num_computed = 0
@@ -197,10 +199,10 @@ class LearningAlgorithm(Algorithm):
         features, rhs = actor.encode(obs, rhs, done)
         mask = actor.action_mask(obs)
         if actor.noisy_parts:
-            actor.stir(None if deterministic else actor.generator)
+            actor.reset_noise(None if deterministic else actor.generator)
         action, other = self._act(features, done, deterministic, *(() if mask is None else (mask,)))
         if actor.noisy_parts:
-            actor.stir(None)
+            actor.reset_noise(None)
         return action, actor.to_env(action), rhs, other
 
     def acting_through(self, actor: Actor) -> Self:
@@ -210,9 +212,9 @@ class LearningAlgorithm(Algorithm):
         return other
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserving_exploration(self) -> Iterator[None]:
         kept = self.actor.generator, self.num_acted
-        self.actor.generator = self._generator_aside
+        self.actor.generator = self._other_generator
         try:
             yield
         finally:

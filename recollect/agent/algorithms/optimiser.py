@@ -21,6 +21,8 @@ _FUSED_STEPS: Final = {"adam": torch._fused_adam_, "adamw": torch._fused_adamw_}
 _EPSILON: Final = "eps"
 _DECAY: Final = "weight_decay"
 _FUSED_KEYWORDS: Final = {"betas", _EPSILON, _DECAY}
+# Optimisers whose `eps` papers choose for an algorithm.
+_CHOSEN: Final = frozenset({*_FUSED_STEPS, "rmsprop"})
 # A gradient of zeros is not divided by its norm.
 _SMALL: Final = 1e-6
 # They need more than gradients of dense parameters: a closure, sparse gradients, or matrices alone.
@@ -60,14 +62,13 @@ class GroupedOptimiser:
     config : AlgorithmConfig
         Which optimiser, and its keyword arguments.
     epsilon : float
-        Adam's and AdamW's `eps`, unless the config says otherwise.
+        `eps` of Adam, AdamW and RMSprop, unless the config says otherwise.
     """
 
     def __init__(self, groups: Iterable[ParameterGroup], config: "AlgorithmConfig", epsilon: float = 1e-8) -> None:
         own = {**(config.optimiser_kwargs or {})}
-        has_fused_step = config.optimiser in _FUSED_STEPS
-        kind = _FusedGroup if has_fused_step and own.keys() <= _FUSED_KEYWORDS else _TorchGroup
-        keywords = _keywords(config.optimiser, {_EPSILON: epsilon, **own} if has_fused_step else own)
+        kind = _FusedGroup if config.optimiser in _FUSED_STEPS and own.keys() <= _FUSED_KEYWORDS else _TorchGroup
+        keywords = _keywords(config.optimiser, {_EPSILON: epsilon, **own} if config.optimiser in _CHOSEN else own)
         self.groups = [kind(group, config.optimiser, keywords) for group in groups if group.parameters]
         self.parameters = [parameter for group in self.groups for parameter in group.parameters]
 
@@ -258,11 +259,11 @@ def _check_fits(name: str, expected: Tensor | float, value: Tensor | float) -> N
 
 def optimiser_name(name: str, value: object) -> str:
     """Check the name of an optimiser, in any case."""
-    plain = value.lower() if isinstance(value, str) else value
+    plain = str(value).lower()
     if plain not in OPTIMISERS:
         known = ", ".join(sorted(OPTIMISERS))
-        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(str(plain), OPTIMISERS)}")
-    return str(plain)
+        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(plain, OPTIMISERS)}")
+    return plain
 
 
 def _keywords(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:

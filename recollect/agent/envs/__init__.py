@@ -1,4 +1,7 @@
-"""Envs: tasks by id, stepped together, with true transitions only."""
+"""Envs: tasks by id, stepped together, with true transitions only.
+
+Collection workers, configs and the command line import from here.
+"""
 
 from recollect.agent.envs.catalog import make_atari, make_env
 from recollect.agent.envs.factory import VecEnvFactory

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
@@ -79,14 +80,17 @@ class InTurn(Driver):
         super().__init__(vector)
         self._stack = stacking_of(vector.single_observation_space)
         self._none = np.zeros((vector.num_envs, 1), np.bool_)
+        self._is_discrete = type(vector.single_action_space) is Discrete
 
     def step(self, actions: np.ndarray) -> Step:
         envs = self.vector.envs
+        # Python's own numbers: spaces, and most envs, take longer over NumPy's.
+        given = actions.tolist() if self._is_discrete else actions
         reward = np.empty((len(envs), 1), np.float32)
         rows, infos, ends = [], [], []
         has_failed = False
         for index, env in enumerate(envs):
-            obs, reward[index, 0], terminated, truncated, info = env.step(actions[index])
+            obs, reward[index, 0], terminated, truncated, info = env.step(given[index])
             rows.append(obs)
             infos.append(info)
             if terminated or truncated:

@@ -16,6 +16,7 @@ from recollect.agent.envs.failures import describe
 from recollect.agent.envs.step import VectorEnv
 from recollect.agent.registry import ENVS, NOT_IMPORTABLE, is_reference
 from recollect.errors import ConfigError, closest
+from recollect.extras import the_extra
 from recollect.roles import EnvFunction
 
 _ATARI_PREFIX: Final = "ALE/"
@@ -277,7 +278,7 @@ def _extra_by_name(env_id: str) -> str | None:
 
 def _require(env_id: str, extra: str) -> None:
     if any(find_spec(module) is None for module in _MODULES[extra]):
-        raise ConfigError(f"{env_id} needs the extra '{extra}': pip install \"recollect[{extra}]\"")
+        raise ConfigError(f"{env_id} needs {the_extra(extra)}")
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

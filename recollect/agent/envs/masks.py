@@ -138,10 +138,10 @@ class MaskCheck:
     def check_step(self, step: Step) -> None:
         """Check what to act on after a step, and where values are bootstrapped from: what did not terminate."""
         self._num_steps += 1
-        goes_on = ~step.terminated[:, 0]
-        self._check(step.next_obs, goes_on)
+        continues = ~step.terminated[:, 0]
+        self._check(step.next_obs, continues)
         if step.obs is not step.next_obs:
-            self._check(step.obs, np.ones_like(goes_on))
+            self._check(step.obs, np.ones_like(continues))
 
     def _check(self, obs: Observation, rows: np.ndarray) -> None:
         bad = np.flatnonzero((num_allowed(obs[keys.ACTION_MASK], self._starts) == 0).any(1) & rows)

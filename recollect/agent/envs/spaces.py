@@ -71,7 +71,10 @@ class ActionFormat:
 
     def __call__(self, action: torch.Tensor | np.ndarray) -> np.ndarray:
         """Turn actions `[num_envs, numbers]`, in the env's units, into an array `[num_envs, ...]`."""
-        array = action.numpy(force=True) if isinstance(action, torch.Tensor) else np.asarray(action)
+        if type(action) is torch.Tensor and action.is_cpu and not action.requires_grad:
+            array = action.numpy()
+        else:
+            array = action.numpy(force=True) if isinstance(action, torch.Tensor) else np.asarray(action)
         try:
             array = array.reshape(self._shape)
         except ValueError:

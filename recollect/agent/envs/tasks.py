@@ -1,4 +1,4 @@
-"""Small tasks of our own: one that only hindsight solves, one that only a memory solves."""
+"""Small tasks of our own: one that only hindsight solves, one that only a memory solves, one that chance never does."""
 
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from recollect.checks import check_count
 
 BIT_FLIP_ID: Final = "recollect/BitFlip-v0"
 RECALL_CUE_ID: Final = "recollect/RecallCue-v0"
+ROOM_CHAIN_ID: Final = "recollect/RoomChain-v0"
 
 
 class BitFlip(gym.Env[Any, np.int64]):
@@ -124,8 +125,48 @@ class RecallCue(gym.Env[np.ndarray, np.int64]):
         return obs
 
 
+class RoomChain(gym.Env[np.int64, np.int64]):
+    """Go through a chain of rooms: one of two doors leads on, the other one back, and only the last room pays.
+
+    Which door leads on differs from room to room and is always the same. An episode has half as many steps again as
+    there are rooms, so that wandering about does not get to the end: in 60 steps at most 10 may go wrong for 40 rooms.
+
+    Parameters
+    ----------
+    num_rooms : int
+        How many rooms there are to leave.
+    """
+
+    metadata = {"render_modes": []}
+    state_attributes = ("_room", "_num_steps")
+
+    def __init__(self, num_rooms: int = 40) -> None:
+        self.num_rooms = check_count("num_rooms", num_rooms)
+        self.observation_space = Discrete(self.num_rooms + 1)
+        self.action_space = Discrete(2)
+        self._doors = np.random.default_rng(0).integers(2, size=self.num_rooms)
+        self._room = 0
+        self._num_steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._room = 0
+        self._num_steps = 0
+        return np.int64(self._room), {}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        is_right = int(action) == self._doors[self._room]
+        self._room = self._room + 1 if is_right else max(0, self._room - 1)
+        self._num_steps += 1
+        is_out = self._room == self.num_rooms
+        truncated = self._num_steps >= self.num_rooms + self.num_rooms // 2 and not is_out
+        return np.int64(self._room), float(is_out), is_out, truncated, {keys.IS_SUCCESS: is_out}
+
+
 def register_tasks() -> None:
     """Make the tasks known to Gymnasium by their ids."""
-    for task_id, task in ((BIT_FLIP_ID, BitFlip), (RECALL_CUE_ID, RecallCue)):
+    for task_id, task in ((BIT_FLIP_ID, BitFlip), (RECALL_CUE_ID, RecallCue), (ROOM_CHAIN_ID, RoomChain)):
         if task_id not in gym.registry:
             gym.register(task_id, entry_point=f"{__name__}:{task.__name__}")

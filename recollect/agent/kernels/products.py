@@ -42,20 +42,32 @@ HAS_PRODUCTS: Final = _ADDRESS is not None
 binding.add_symbol(_SYMBOL, _ADDRESS or 1)
 
 
-@intrinsic
-def _pointer(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
-    """Turn an address into a pointer to float32."""
+def _pointer_to(kind: Any) -> Any:
+    """Make what turns an address into a pointer to numbers of a kind."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], ir.FloatType().as_pointer())
+    @intrinsic
+    def pointer(typing_context: Any, address: Any) -> tuple[Any, Callable[..., Any]]:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
 
-    return types.CPointer(types.float32)(types.int64), generate  # type: ignore[attr-defined]
+        return types.CPointer(kind)(types.int64), generate  # type: ignore[attr-defined]
+
+    return pointer
+
+
+_pointer, _whole_pointer = _pointer_to(types.float32), _pointer_to(types.int64)
 
 
 @nb.njit(**INLINED)
 def numbers_at(address, count):
     """`count` float32 numbers at an address, as an array."""
     return nb.carray(_pointer(address), (count,))
+
+
+@nb.njit(**INLINED)
+def whole_numbers_at(address, count):
+    """`count` int64 numbers at an address, as an array."""
+    return nb.carray(_whole_pointer(address), (count,))
 
 
 @intrinsic

@@ -125,15 +125,17 @@ def run_stack(weights, shape, inputs, num_inputs, num, batch, hiddens, outs):
         The row.
     inputs : `[num_inputs, batch, in]`
         One for each network, or a single one for all.
-    hiddens : `[num * batch * num_hidden]`
-        Out: results of the hidden layers, one layer after the other.
+    hiddens : `[num * batch * num_hidden]`, or 0
+        Out: results of the hidden layers, one layer after the other, if anybody needs them.
     outs : `[num, batch, out]`
         Out: results of the last layer.
     """
     num_layers, wide, last = len(shape) - WIDTHS - 1, shape[WIDTHS], shape[len(shape) - 1]
     flat = numbers_at(weights, _num_weights(shape))
     columns = numbers_at(inputs, num_inputs * batch * wide)
-    hidden, out = numbers_at(hiddens, num * batch * _num_hidden(shape)), numbers_at(outs, num * batch * last)
+    num_hidden = num * batch * _num_hidden(shape)
+    hidden = numbers_at(hiddens, num_hidden) if hiddens else np.empty(num_hidden, np.float32)
+    out = numbers_at(outs, num * batch * last)
     for network in range(num):
         source = _matrix(columns, network % num_inputs * batch * wide, batch, wide)
         for layer in range(num_layers):
@@ -218,13 +220,11 @@ def _before(gradient, weight, found):
 @nb.njit(
     nb.void(
         *(_address, _shape, _address, _count, _count, _count, _address, _address),
-        *(_address, _address, _address, _count, _count, _address),
+        *(_address, _address, _address, _count, _count),
     ),
     **KERNEL,
 )
-def follow_back(
-    weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found, work
-):
+def follow_back(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found):
     """Follow the gradients of `run_stack`'s results back through all layers.
 
     Parameters
@@ -237,8 +237,6 @@ def follow_back(
         Out: gradients of the weights. Where nobody needs them, rows of zeros are left out.
     found : `[num_inputs, batch, num_found]`
         Out: gradients of the inputs' columns from `first` on; summed over networks if they share them.
-    work : `[2 * batch * widest]`
-        Room for gradients.
     """
     num_layers, wide, last = len(shape) - WIDTHS - 1, shape[WIDTHS], shape[len(shape) - 1]
     flat = numbers_at(weights, _num_weights(shape))
@@ -247,7 +245,7 @@ def follow_back(
     hidden, out = numbers_at(hiddens, num * batch * _num_hidden(shape)), numbers_at(outs, num * batch * last)
     gradients, sums = numbers_at(slopes, num * batch * last), numbers_at(found, num_inputs * batch * num_found)
     half = batch * np.max(shape[WIDTHS:])
-    here, there = numbers_at(work, half), numbers_at(work + 4 * half, half)
+    here, there = np.empty(half, np.float32), np.empty(half, np.float32)
     rows = np.arange(batch)
     sums[:] = _ZERO
     for network in range(num):

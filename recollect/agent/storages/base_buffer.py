@@ -70,9 +70,12 @@ class BaseBuffer(Storage):
 
     config_class: ClassVar[type[StorageConfig]] = StorageConfig
     config: StorageConfig
+    # What people call it; of a class that does not say, its own name.
+    title: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.title = vars(cls).get("title", cls.__name__)
         cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
         for name, doc in cls.config_class.docs().items():
             if not hasattr(cls, name):
@@ -329,14 +332,14 @@ class BaseBuffer(Storage):
         """Resume from what `state` gave; the steps are there already, and parameters stay as they are."""
         self._rng.bit_generator.state = extras.state[_GENERATOR]
 
-    def _kept(self, sample: Any) -> Any:
+    def _kept(self, sample: object) -> Any:
         """A sample without keys that have no value, or that no storage of this class keeps; all else is left alone."""
         if not isinstance(sample, Mapping):
             return sample
         known = (*self.storage_tensors, *_MARKS)
         for key in sample.keys() - set(known):
             self._warn_once(
-                f"{type(self).__name__} does not keep {key!r}, which is left out; {closest(str(key), known)}"
+                f"{type(self).__name__} does not store {key!r} and leaves it out; {closest(str(key), known)}"
             )
         kept = {key: sample[key] for key in sample if key in known and sample[key] is not None}
         if len(kept) == len(sample):

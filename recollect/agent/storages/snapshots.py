@@ -9,6 +9,7 @@ from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.agent.storages.experience.persistence.journal import Journal
 from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
+from recollect.agent.storages.spaces_check import check_steps
 from recollect.errors import StorageError
 from recollect.records import PARSE_ERRORS
 
@@ -151,6 +152,10 @@ def _load_extras(storage: BaseBuffer, extras: Extras, folder: str | PathLike[str
     """Give a storage what was written beside its steps; if that is nothing of a storage's, it is empty then."""
     try:
         storage.load_state(extras)
+        check_steps(storage)
+    except StorageError as error:
+        storage.reset()
+        raise StorageError(f"the snapshot in {folder} does not fit: {error}") from error
     except PARSE_ERRORS as error:
         storage.reset()
         raise StorageError(f"the snapshot in {folder} is damaged: {error!r}") from error

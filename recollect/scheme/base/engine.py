@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import Any, Final, NamedTuple, Protocol
 
 from recollect.errors import ConfigError
+from recollect.extras import import_extra
 
 _LOG = logging.getLogger(__name__)
 
-_LOOPBACK: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 CONTROL_GROUP: Final = "control"
 """Concurrency group of calls that reach a worker while it is busy."""
 
@@ -42,13 +43,8 @@ class Outcome(NamedTuple):
 
 def require_ray() -> Any:
     """Import Ray, or say how to install it."""
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ConfigError(
-            "remote workers need the extra 'ray': pip install \"recollect[ray]\"; "
-            "or use no remote workers, which trains in this process"
-        ) from error
+    otherwise = "; or use no remote workers, which trains in this process"
+    return import_extra("ray", "ray", "remote workers need", otherwise)
 
 
 def is_connected() -> bool:
@@ -77,7 +73,7 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     options: dict[str, Any] = {"runtime_env": dict(runtime_env)} if runtime_env else {}
     starting: AbstractContextManager[None] = nullcontext()
     if address is None:
-        options |= {"include_dashboard": False, "_node_ip_address": _LOOPBACK}
+        options |= {"include_dashboard": False, "_node_ip_address": LOOPBACK}
         starting = _loopback_kept()
     try:
         with _signals_blocked(), starting:

@@ -27,11 +27,11 @@ from recollect.roles import (
 from recollect.scheme.collection.agent_worker import AgentWorker, tell_of_new_episodes
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents
 from recollect.scheme.collection.worker.acting import GAP, Acting, StepSink
-from recollect.scheme.collection.worker.aside import Aside
 from recollect.scheme.collection.worker.components import Factories
+from recollect.scheme.collection.worker.deferred_collection import DeferredCollection
 from recollect.scheme.collection.worker.rows import Rows
 from recollect.scheme.collection.worker.step_list import StepList
-from recollect.scheme.gradients.normaliser_sums import take_statistics
+from recollect.scheme.normaliser_sums import take_statistics
 from recollect.scheme.weights import unpack_weights
 
 # Entries of a worker's place.
@@ -99,7 +99,7 @@ class CWorker(AgentWorker):
         self._outbox: Outbox | None = None
         self._outbox_of: Storage | None = None
         self._acting = Acting(self, self.counts, self.tick) if self.has_train_envs else None
-        self._aside = Aside(self, self._acting, self.counts) if self._acting is not None else None
+        self._deferred = DeferredCollection(self, self._acting, self.counts) if self._acting is not None else None
 
     @property
     def acting(self) -> Acting:
@@ -109,13 +109,13 @@ class CWorker(AgentWorker):
         return self._acting
 
     @property
-    def aside(self) -> Aside:
-        """Collects beside updates."""
-        if self._aside is None:
+    def deferred(self) -> DeferredCollection:
+        """Collects during updates, and stores the steps after them."""
+        if self._deferred is None:
             raise WorkerError(f"worker {self.index_worker} has no train environments; give train_envs_factory")
         if self.acting.is_mid_step:
             self._rebuild_envs()
-        return self._aside
+        return self._deferred
 
     @property
     def iter(self) -> int:
@@ -266,10 +266,10 @@ class CWorker(AgentWorker):
         self.acting.begin_episodes()
 
     def _train_state(self) -> dict[str, Any]:
-        if self._acting is None or self._aside is None:
+        if self._acting is None or self._deferred is None:
             return super()._train_state()
         # The environments are ahead of the storage then, and no stream may run over that gap.
-        return {GAP: "a stage was interrupted"} if self._aside.has_unstored else self._acting.state()
+        return {GAP: "a stage was interrupted"} if self._deferred.has_unstored else self._acting.state()
 
     def _take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str]) -> None:
         if self.acting.is_mid_step:

@@ -40,6 +40,7 @@ class AsyncGradientSource(RemoteGradientSource):
         while num_ended < self.workers.num_workers:
             index, reply = self._next()
             self._note(index, reply)
+            self._follow([reply])
             gradient = self._gradient([reply])
             if gradient is not None:
                 self._lags.append(self.algo.num_updates - reply.version)
@@ -104,7 +105,9 @@ class AsyncGradientSource(RemoteGradientSource):
         while self._calls:
             self._line_up(self.workers.wait_all([call for call, _ in self._calls.values()]))
         while self._arrived:
-            self._note(*self._arrived.popleft())
+            index, reply = self._arrived.popleft()
+            self._note(index, reply)
+            self._follow([reply])
         self._published = None
 
 

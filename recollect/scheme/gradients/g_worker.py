@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,10 +19,10 @@ from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.agent_worker import SharedComponents
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.normaliser_sums import Sums, gain, take_sums
 from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
 from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
 from recollect.scheme.limiter import ReplayRatio
+from recollect.scheme.normaliser_sums import Sums, increment, take_sums
 from recollect.scheme.overlap import Overlap
 from recollect.scheme.weights import VersionedWeights, apply_state, apply_weights
 
@@ -47,7 +47,7 @@ class GradientReply:
         Numbers that algorithm and storage report.
     version : int
         Version of the weights that the gradients are of.
-    gains : dict of arrays
+    increments : dict of arrays
         What the normalisers have seen since the worker was last given weights.
     status : GradientStatus or None
         How the collection stands, once the update stage is over.
@@ -60,7 +60,7 @@ class GradientReply:
     row: np.ndarray | None
     info: Info
     version: int
-    gains: Sums = field(default_factory=dict)
+    increments: Sums = field(default_factory=dict)
     status: GradientStatus | None = None
     failure: str | None = None
     batch: Batch | None = None
@@ -73,8 +73,8 @@ class ResumePoint:
 
     Attributes
     ----------
-    learned : dict
-        What was learned, see `read_state`.
+    state : dict
+        Of the algorithm and its actor, see `read_state`.
     collection : dict
         How its collection stood.
     storage : (Path, str) or None
@@ -83,7 +83,7 @@ class ResumePoint:
         Whether it was restarted, and finds its storage in the journal.
     """
 
-    learned: dict[str, Any]
+    state: dict[str, Any]
     collection: dict[str, Any]
     storage: tuple[Path, str] | None = None
     is_restart: bool = False
@@ -155,7 +155,7 @@ class GWorker(SharedComponents, Worker):
     @property
     def num_steps(self) -> int:
         """Transitions collected."""
-        return self.col_worker.num_steps
+        return self.col_worker.counts.num_steps
 
     def stage(self) -> Generator[Gradient, None, None]:
         """Have data collected for one update stage, and yield one gradient after the other.
@@ -164,8 +164,8 @@ class GWorker(SharedComponents, Worker):
         the stage, as soon as there is enough, so that they can be computed while the next data are collected here.
         """
         num_updates = 0
-        with closing(self._learn_here()) as infos:
-            for info in infos:
+        with self._collecting():
+            for info in self.compute_gradients():
                 yield Gradient(None, info)
                 num_updates += 1
         self.algo.end_stages(num_updates)
@@ -213,38 +213,38 @@ class GWorker(SharedComponents, Worker):
             self._count_update()
             yield storage.after_gradients(batch, info)
 
-    def begin_stage(self, learned: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
+    def begin_stage(self, weights: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for."""
-        self._learn_from(learned, resume_point)
+        self._continue_from(weights, resume_point)
         self._stage = None
         self.collect()
-        gains = gain(self._seen, take_sums(self.algo.actor))
+        increments = increment(self._seen, take_sums(self.algo.actor))
         num_counted, self._num_uncounted = self._num_uncounted, 0
-        return GradientReply(None, {}, learned.version, gains, self.status(), num_counted=num_counted)
+        return GradientReply(None, {}, weights.version, increments, self.status(), num_counted=num_counted)
 
     def advance(
-        self, learned: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
+        self, weights: VersionedWeights, resume_point: ResumePoint | None = None, num_batches: int | None = None
     ) -> GradientReply:
         """Compute the gradients of the next batch with the given weights; collects first if a stage begins.
 
         Parameters
         ----------
-        learned : VersionedWeights
+        weights : VersionedWeights
             The weights.
         resume_point : ResumePoint, optional
             Where to resume from first, if the worker was restarted.
         num_batches : int, optional
             Batches of a stage that has been collected for before, see `begin_stage`.
         """
-        self._learn_from(learned, resume_point)
+        self._continue_from(weights, resume_point)
         try:
             row, info = self._next_row(num_batches)
         except NotFiniteError as error:
             self._stage = None
-            return GradientReply(None, {}, learned.version, failure=str(error), batch=self.offending_batch)
-        gains = gain(self._seen, take_sums(self.algo.actor))
+            return GradientReply(None, {}, weights.version, failure=str(error), batch=self.offending_batch)
+        increments = increment(self._seen, take_sums(self.algo.actor))
         status = self.status() if self._stage is None else None
-        return GradientReply(row, info, learned.version, gains, status)
+        return GradientReply(row, info, weights.version, increments, status)
 
     def status(self) -> GradientStatus:
         """How the collection stands."""
@@ -279,7 +279,7 @@ class GWorker(SharedComponents, Worker):
 
     def resume(self, resume_point: ResumePoint) -> None:
         """Resume from where this worker stood before it was restarted, or another one."""
-        apply_state(self.algo, resume_point.learned, with_chance=False)
+        apply_state(self.algo, resume_point.state, with_chance=False)
         self.load_state(resume_point.collection)
         self._stage = None
         sources: list[Callable[[], None]] = []
@@ -346,15 +346,14 @@ class GWorker(SharedComponents, Worker):
 
     def _learns_from_before(self) -> bool:
         """Whether gradients are of what was stored before a stage; a replay ratio counts the steps of the stage."""
-        keeps_experience, has_ratio = (
-            self.col_worker.stages.keeps_experience,
-            self._limiter.updates_per_step is not None,
-        )
-        return keeps_experience and not has_ratio and self._may_learn() and len(self.storage) > 0
+        if self._limiter.updates_per_step is not None or not self._may_learn():
+            return False
+        return self.col_worker.stages.keeps_experience and len(self.storage) > 0
 
     def _may_learn(self) -> bool:
-        num_seen = self.col_worker.num_steps - self.col_worker.counts.num_steps_lost
-        return num_seen * self.num_peers >= int(self.algo.start_steps)
+        counts = self.col_worker.counts
+        num_seen = counts.num_steps - counts.num_steps_lost
+        return num_seen * self.num_peers >= self.col_worker.algo.start_steps
 
     def _learn_here(self) -> Generator[Info, None, None]:
         """Collect for one stage, and compute its gradients."""
@@ -376,10 +375,10 @@ class GWorker(SharedComponents, Worker):
     @contextmanager
     def _taking_in(self) -> Iterator[None]:
         """Count and note the steps that come in meanwhile; those of the beginning allow for no updates."""
-        num_before, counts = self.col_worker.num_steps, self._may_learn()
+        num_before, counts = self.num_steps, self._may_learn()
         yield
         if counts:
-            self._count_steps(self.col_worker.num_steps - num_before)
+            self._count_steps(self.num_steps - num_before)
         self._journal.note(self.col_worker)
 
     def _count_steps(self, num_steps: int) -> None:
@@ -405,11 +404,11 @@ class GWorker(SharedComponents, Worker):
             return iter(())
         return self.storage.generate_batches(num_mini_batch, algo.mini_batch_size, num_epochs)
 
-    def _learn_from(self, learned: VersionedWeights, resume_point: ResumePoint | None) -> None:
+    def _continue_from(self, weights: VersionedWeights, resume_point: ResumePoint | None) -> None:
         if resume_point is not None:
             self.resume(resume_point)
-        apply_weights(self.algo, learned)
-        self.col_worker.counts.actor_version = learned.version
+        apply_weights(self.algo, weights)
+        self.col_worker.counts.actor_version = weights.version
         self._seen = take_sums(self.algo.actor)
 
     def _next_row(self, num_batches: int | None) -> tuple[np.ndarray | None, Info]:

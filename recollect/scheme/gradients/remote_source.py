@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from recollect import keys
 from recollect.errors import NotFiniteError
 from recollect.roles import Batch
+from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
 from recollect.scheme.base.worker_set import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord
 from recollect.scheme.collection.worker.counts import share_state
-from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
@@ -87,12 +88,12 @@ class RemoteGradientSource(SharedComponents, ABC):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._forget()
-        learned = read_state(self.algo)
+        of_algo = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
         # A worker that is lost while it is told resumes from there too.
         self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
-        self._have_all("resume", lambda index: (ResumePoint(learned, shares[index]),))
+        self._have_all("resume", lambda index: (ResumePoint(of_algo, shares[index]),))
         self._ask_statuses()
 
     def save_storage(self, folder: Path, name: str) -> None:
@@ -153,12 +154,17 @@ class RemoteGradientSource(SharedComponents, ABC):
     def _note(self, index: int, reply: GradientReply) -> None:
         """Take in what a worker tells beside its gradient."""
         self._check_finite(index, reply.failure, reply.batch)
-        if reply.gains:
-            actor = self.algo.actor
-            normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), reply.gains)
-            self._published = None
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
         self._hear(index, reply.status, lag, num_bytes)
+
+    def _follow(self, replies: Sequence[GradientReply]) -> None:
+        """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
+        increments = [reply.increments for reply in replies if reply.increments]
+        if increments:
+            actor, num_batches = self.algo.actor, sum(reply.row is not None for reply in replies)
+            total = {name: np.sum([each[name] for each in increments], axis=0) for name in increments[0]}
+            normaliser_sums.put_sums(actor, normaliser_sums.take_sums(actor), total, max(1, num_batches))
+            self._published = None
 
     def _check_finite(self, index: int, failure: str | None, batch: Batch | None) -> None:
         """End the run if a worker's loss was not finite, and keep the batch."""

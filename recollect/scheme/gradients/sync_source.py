@@ -61,4 +61,5 @@ class SyncGradientSource(RemoteGradientSource):
             if answer.error is None:
                 self._note(answer.call.worker, answer.value)
                 replies[answer.call.worker] = answer.value
+        self._follow(list(replies.values()))
         return replies

@@ -11,8 +11,8 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from recollect.errors import NotFiniteError
 from recollect.records import MOST_COUNTED
 from recollect.roles import Batch, Info
+from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
-from recollect.scheme.gradients import normaliser_sums
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
 from recollect.scheme.gradients.status import GradientStatus
@@ -34,7 +34,7 @@ class StageReport:
         How its collection stands.
     infos : list of dict
         Numbers on each of its own gradients.
-    learned : VersionedWeights or None
+    weights : VersionedWeights or None
         The weights, from the first peer alone: all have the same.
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
@@ -45,7 +45,7 @@ class StageReport:
     version: int
     status: GradientStatus
     infos: list[Info] = field(default_factory=list)
-    learned: VersionedWeights | None = None
+    weights: VersionedWeights | None = None
     failure: str | None = None
     batch: Batch | None = None
     reason: str | None = None
@@ -109,7 +109,7 @@ class PeerWorker(GWorker):
 
     def resume(self, resume_point: ResumePoint) -> None:
         super().resume(resume_point)
-        self._adopt_limits(resume_point.learned)
+        self._adopt_limits(resume_point.state)
 
     def run_stage(self) -> StageReport:
         """Run one update stage together with all peers."""
@@ -134,9 +134,9 @@ class PeerWorker(GWorker):
             reason = str(error)
             self.leave()
         version = int(self.algo.num_updates)
-        learned = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
+        weights = read_weights(self.algo, version) if self._rank == 0 and reason is None else None
         batch = self.offending_batch if failure else None
-        return StageReport(version, self.status(), infos, learned, failure, batch, reason)
+        return StageReport(version, self.status(), infos, weights, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
         """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""
@@ -166,16 +166,16 @@ class PeerWorker(GWorker):
 
     def _share_statistics(self, seen: normaliser_sums.Sums) -> None:
         """Let the normalisers of all peers have seen what any of them has."""
-        gains = normaliser_sums.gain(seen, normaliser_sums.take_sums(self.algo.actor))
-        if not gains:
+        increments = normaliser_sums.increment(seen, normaliser_sums.take_sums(self.algo.actor))
+        if not increments:
             return
-        total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in gains.values()])))
-        pieces = torch.split(total, [values.size for values in gains.values()])
+        total = self._sum(torch.from_numpy(np.concatenate([values.ravel() for values in increments.values()])))
+        pieces = torch.split(total, [values.size for values in increments.values()])
         shared = {
             name: piece.numpy().reshape(values.shape)
-            for (name, values), piece in zip(gains.items(), pieces, strict=True)
+            for (name, values), piece in zip(increments.items(), pieces, strict=True)
         }
-        normaliser_sums.put_sums(self.algo.actor, seen, shared)
+        normaliser_sums.put_sums(self.algo.actor, seen, shared, self.num_peers)
 
     def _share_steps(self) -> None:
         """Count the steps of all peers, so that all of them have the same number of batches."""

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import WorkerError
+from recollect.scheme.base.engine import LOOPBACK
 
-LOOPBACK: Final = "127.0.0.1"
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 _PRESENT: Final = "present-"
 # Peers have been built when they are told to meet: they come at once, or not at all.

@@ -9,6 +9,7 @@ from typing import Any, Final
 from recollect.errors import WorkerError
 from recollect.roles import Info
 from recollect.scheme.base.commands import ReplaceComponent
+from recollect.scheme.base.engine import LOOPBACK
 from recollect.scheme.base.worker_set import Answer
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
@@ -16,7 +17,7 @@ from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_info
 from recollect.scheme.gradients.status import Gradient
 from recollect.scheme.updates.all_reduce import StageReport
-from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
+from recollect.scheme.updates.peer_group import Meeting
 from recollect.scheme.weights import apply_state, apply_weights, read_state
 
 _LOG = logging.getLogger(__name__)
@@ -88,15 +89,15 @@ class PeerGradientSource(RemoteGradientSource):
         self._check_finite(index, report.failure, report.batch)
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
         self._hear(index, report.status, 0, num_shared)
-        if report.learned is not None:
-            apply_weights(self.algo, report.learned)
+        if report.weights is not None:
+            apply_weights(self.algo, report.weights)
 
     def _meet(self) -> None:
         """Bring all workers together, with what the one that is furthest has learned."""
         state = self._newest_state()
         restarted = {index: self._resume_point(index) for index in self._lost}
         calls = [
-            self.workers.call(index, "resume", replace(restarted[index], learned=state))
+            self.workers.call(index, "resume", replace(restarted[index], state=state))
             if index in restarted
             else self.workers.call(index, "adopt", state)
             for index in self.workers.indices
@@ -125,7 +126,7 @@ class PeerGradientSource(RemoteGradientSource):
                 f"none of them was lost; look at the network between them (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, "
                 f"firewalls), or use update_mode 'central'. What one of them said: {reason}"
             )
-        _LOG.warning("the gradient workers meet once more (%s)", reason)
+        _LOG.warning("the gradient workers form their group again (%s)", reason)
 
     def _lose(self, index: int, epoch: int) -> None:
         super()._lose(index, epoch)

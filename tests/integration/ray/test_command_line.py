@@ -37,7 +37,7 @@ def recollect(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
     return out
 
 
-def test_a_run_with_workers_goes_on_and_its_agent_acts_without(
+def test_a_run_with_workers_continues_and_its_agent_acts_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Workers are killed, raise and hang: the run goes on, and nothing that was received is lost or counted twice."""
+"""Workers are killed, raise and hang: the run continues, and nothing that was received is lost or counted twice."""
 
 import os
 import random

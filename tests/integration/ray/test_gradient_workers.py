@@ -119,7 +119,7 @@ def is_back(scheme: Scheme, index: int) -> bool:
 
 
 @pytest.mark.parametrize("cell", [pytest.param(ASYNC, id="async"), pytest.param(DECENTRALISED, id="decentralised")])
-def test_a_run_that_is_saved_goes_on_with_what_its_workers_have_stored(cell: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_that_is_saved_continues_with_what_its_workers_have_stored(cell: dict[str, Any], tmp_path: Path) -> None:
     learner = Learner(make_scheme("ddqn", "per", workers={**cell, **RESOURCES}), 10_000, tmp_path)
     train(learner, 3)
     learner.save_checkpoint()

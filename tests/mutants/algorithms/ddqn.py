@@ -41,8 +41,8 @@ MUTANTS: Final = (
     Mutant(
         "DDQN squares all errors",
         f"{ALGORITHMS}/off_policy/ddqn.py",
-        "huber(errors, self.config.huber_delta)",
-        "0.5 * errors.square()",
+        ", delta=self.config.huber_delta)",
+        ")",
         LOSSES,
     ),
     Mutant(

@@ -85,8 +85,8 @@ MUTANTS: Final = (
     Mutant(
         "C51's mean is of equal probabilities",
         f"{OFF_POLICY}/c51.py",
-        "atoms.softmax(-1) @",
-        "atoms.mul(0).softmax(-1) @",
+        "(atoms.softmax(-1) *",
+        "(atoms.mul(0).softmax(-1) *",
         LOSSES,
     ),
     Mutant(

@@ -17,9 +17,38 @@ RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_resumes_exactly",)
 DDQN: Final = (f"{TESTS}/off_policy/test_ddqn.py",)
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
 INTRINSIC: Final = (f"{TESTS}/test_intrinsic.py",)
+REGRESSION: Final = (f"{TESTS}/test_regression.py",)
 CURIOSITY: Final = ("tests/unit/agent/actors/networks/test_curiosity.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "the kernel of critics' losses counts all rows alike",
+        "agent/kernels/loss_kernels.py",
+        "(share * counts)",
+        "share",
+        REGRESSION,
+    ),
+    Mutant(
+        "the kernel of critics' losses has slopes that grow beyond delta",
+        "agent/kernels/loss_kernels.py",
+        "-np.copysign(limited, error)",
+        "-np.copysign(distance, error)",
+        REGRESSION,
+    ),
+    Mutant(
+        "the kernel of critics' losses reads actions that do not exist",
+        "agent/kernels/loss_kernels.py",
+        "if not 0 <= action[row] < width:",
+        "if action[row] == 10_000:",
+        REGRESSION,
+    ),
+    Mutant(
+        "gradients of gradients take the slopes of critics' losses for constants",
+        f"{ALGORITHMS}/regression.py",
+        "            (slopes,) = torch.autograd.grad(loss, values, create_graph=True)\n",
+        "",
+        REGRESSION,
+    ),
     Mutant(
         "a random subset of critics is always the first of them",
         "agent/algorithms/off_policy/actor_critic.py",
@@ -58,7 +87,7 @@ MUTANTS: Final = (
     Mutant(
         "acting beside the training spends its random numbers",
         f"{ALGORITHMS}/learning.py",
-        "        self.actor.generator = self._generator_aside\n",
+        "        self.actor.generator = self._other_generator\n",
         "",
         ASIDE,
     ),

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensordict import TensorDict
+from torchrl.envs.transforms import MultiStepTransform
 
 from recollect.adapters.torchrl import EREBuffer, PERBuffer, ReplayBuffer
 from recollect.errors import ConfigError, SchemaError, StorageError
@@ -105,12 +106,63 @@ def test_state_dicts_are_tensors_and_continue_the_draws(kind: Any, tmp_path: Pat
     rb.dumps(tmp_path / "snapshot")
     third = kind(50, batch_size=16, n_step=2, num_envs=2)
     third.loads(tmp_path / "snapshot")
+    fourth = kind(50, batch_size=16, n_step=2)  # the snapshot says how many envs there are
+    fourth.loads(tmp_path / "snapshot")
     expected = rb.sample()
-    assert (other.sample() == expected).all()
-    assert (third.sample() == expected).all()
-    assert other.write_count == 80
+    for buffer in (other, third, fourth):
+        assert (buffer.sample() == expected).all()
+        assert buffer.write_count == 80
+    other.load_state_dict(kind(50).state_dict())
+    assert len(other) == other.write_count == 0
+    rb.empty(empty_write_count=False)
+    assert (len(rb), rb.write_count) == (0, 80)
+
+
+def test_ids_are_not_given_again_once_the_buffer_was_emptied() -> None:
+    rb = PERBuffer(50, num_envs=1, alpha=1.0)
+    old = rb.extend(to_tensordict(make_stream(1, 10, 1)))
     rb.empty()
-    assert len(rb) == rb.write_count == 0
+    new = rb.extend(to_tensordict(make_stream(1, 10, 1)))
+    assert not set(old.tolist()) & set(new.tolist())
+
+
+def test_padding_of_split_trajectories_is_no_experience() -> None:
+    steps = to_tensordict(make_stream(3, 12, 2))
+    mask = torch.arange(12) < torch.tensor([[12], [5]])
+    steps["collector", "mask"] = mask
+    rb = ReplayBuffer(100)
+    rb.extend(steps)
+    rb.extend(steps[:1])  # as many trajectories as there are
+    assert len(rb) == 12 + 5 + 12
+    padded = set(steps["agent", "observation"][~mask].flatten().tolist())
+    assert not padded & set(rb.sample(100)["agent", "observation"].flatten().tolist())
+    with pytest.raises(SchemaError, match="leave num_envs or split_trajs out"):
+        ReplayBuffer(100, num_envs=2).extend(steps)
+
+
+@pytest.mark.parametrize("update", [None, True, False])
+def test_errors_that_steps_bring_are_their_priorities(update: bool | None) -> None:
+    steps = to_tensordict(make_stream(2, 30, 1))
+    steps["td_error"] = torch.zeros(1, 30, 1)
+    steps["td_error"][0, 7] = 2.0
+    rb = PERBuffer(100, alpha=1.0, epsilon=0.0)
+    ids = rb.extend(steps, update_priority=update)
+    batch = rb.sample(50)
+    assert batch.get("td_error", None) is None  # an error is of the last loss, not of the step
+    assert (set(batch["index"].tolist()) == {int(ids[7])}) == (update is not False)
+
+
+def test_a_batch_goes_through_the_transforms() -> None:
+    rb = PERBuffer(100, batch_size=4)
+    rb.extend(to_tensordict(make_stream(2, 30, 1)))
+    assert rb.append_transform(lambda batch: batch.select("action", "index")) is rb
+    rb.append_transform(lambda batch: batch.apply(lambda tensor: tensor * 0))
+    batch, info = rb.sample(return_info=True)
+    assert set(batch.keys()) == {"action", "index"}
+    assert (batch["index"] == 0).all()
+    assert set(info) == {"index", "priority_weight"}
+    assert (info["index"] < 30).all()
+    rb.update_priority(info["index"], torch.ones(4))
 
 
 def test_what_cannot_work_is_refused() -> None:
@@ -124,5 +176,13 @@ def test_what_cannot_work_is_refused() -> None:
         rb.extend(to_tensordict(make_stream(1, 5, 3)))
     with pytest.raises(ConfigError, match="batch_size is missing"):
         rb.sample()
+    with pytest.raises(SchemaError, match="as many steps of each of 2 envs, got 5"):
+        ReplayBuffer(100, num_envs=2).extend(to_tensordict(make_stream(1, 5, 1))[0])
+    folded = to_tensordict(make_stream(1, 5, 2))
+    folded["steps_to_next_obs"] = torch.ones(2, 5, 1, dtype=torch.int64)
+    with pytest.raises(SchemaError, match="leave MultiStep out"):
+        rb.extend(folded)
+    with pytest.raises(ConfigError, match="MultiStepTransform works on what is stored"):
+        rb.append_transform(MultiStepTransform(n_steps=3, gamma=0.9))
     with pytest.raises(ConfigError, match="single steps"):
         ReplayBuffer(100, num_envs=1, sequence_length=4)

@@ -155,3 +155,9 @@ def test_options_travel_to_processes_that_know_no_names(registry: Registry[Any])
     assert registry.check("algo", None) is None
     with pytest.raises(ConfigError, match="algo must be a name, 'module:Name', a class or a function, got 3"):
         registry.check("algo", 3)
+
+
+@pytest.mark.parametrize("name", [3, 0.5, True, None, ["ddqn"], {"name": "ddqn"}])
+def test_names_of_files_that_are_no_text_are_refused(name: Any, registry: Registry[Any]) -> None:
+    with pytest.raises(ConfigError, match="algorithm must be a name or 'module:Name', got"):
+        registry.find(name)

@@ -12,6 +12,7 @@ from benchmarks.learn.records import hash_of
 from benchmarks.learn.runner import RESULTS
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.config import RunConfig
+from recollect.config.parts import MOST_TRANSITIONS
 
 CELLS = {cell.key: cell for cell in (*TABLE, *ABLATION)}
 
@@ -42,7 +43,7 @@ def test_our_cells_are_on_the_task_that_they_name(key: str) -> None:
     if cell.task.endswith(("-v0", "-v1", "-v3", "-v4", "-v5")):
         assert config.env == cell.task
     else:
-        assert config.env in ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+        assert config.env in ("recollect/BitFlip-v0", "recollect/RecallCue-v0", "recollect/RoomChain-v0")
     assert config.algo in cell.agent.lower()
 
 
@@ -53,6 +54,8 @@ def test_cells_that_must_fail_differ_from_their_preset_by_the_one_ingredient() -
     assert run_config(CELLS["recall-ppo"], 1).actor_options["memory"] is None
     assert run_config(CELLS["mountaincar-ppo-rnd"], 1).algo_options["intrinsic"] == "rnd"
     assert run_config(CELLS["mountaincar-ppo"], 1).algo_options["intrinsic"] is None
+    assert run_config(CELLS["rooms-ppo-rnd"], 1).algo_options["intrinsic"] == "rnd"
+    assert run_config(CELLS["rooms-ppo"], 1).algo_options["intrinsic"] is None
 
 
 @pytest.mark.parametrize("task", ["pendulum-sac", "lunarlander-ddqn"])
@@ -113,7 +116,53 @@ def test_half_cheetah_has_the_peers_hyperparameters() -> None:
     assert_same_networks_and_replay(config, theirs, "replay")
 
 
+def test_cart_pole_has_the_peers_hyperparameters() -> None:
+    config = run_config(CELLS["cartpole-qr-dqn"], 1)
+    peer = CELLS["sb3-cartpole-qr-dqn"].peer
+    assert peer is not None
+    theirs = peer["hyperparameters"]
+    assert values(config, "critic_lr", "gamma", "mini_batch_size", "start_steps", "update_every", "num_mini_batch") == [
+        theirs[name]
+        for name in ("learning_rate", "gamma", "batch_size", "learning_starts", "train_freq", "gradient_steps")
+    ]
+    # Its targets move at every step, ours at every update: as often.
+    assert values(config, "tau", "target_update_every", "max_grad_norm", "final_epsilon") == [
+        theirs[name] for name in ("tau", "target_update_interval", "max_grad_norm", "exploration_final_eps")
+    ]
+    assert theirs["train_freq"] == theirs["gradient_steps"]
+    assert values(config, "initial_epsilon", "epsilon_steps") == [1.0, theirs["exploration_fraction"] * config.steps]
+    assert values(config, "huber_delta", "num_quantiles", "optimiser") == [
+        1.0,
+        theirs["policy_kwargs"]["n_quantiles"],
+        "adam",
+    ]
+    assert config.storage_options["n_step"] == theirs["n_steps"]
+    assert theirs["policy_kwargs"]["optimizer_kwargs"] == {"eps": ALGORITHMS["qr-dqn"].optimiser_epsilon}
+    assert_same_networks_and_replay(config, theirs, "nstep")
+
+
+def test_pendulum_has_the_peers_hyperparameters() -> None:
+    config = run_config(CELLS["pendulum-tqc"], 1)
+    peer = CELLS["sb3-pendulum-tqc"].peer
+    assert peer is not None
+    theirs = peer["hyperparameters"]
+    assert values(config, "policy_lr", "critic_lr", "temperature_lr") == [theirs["learning_rate"]] * 3
+    assert values(config, "tau", "gamma", "mini_batch_size", "start_steps", "update_every", "num_mini_batch") == [
+        theirs[name] for name in ("tau", "gamma", "batch_size", "learning_starts", "train_freq", "gradient_steps")
+    ]
+    networks = theirs["policy_kwargs"]
+    assert values(config, "num_critics", "num_quantiles", "num_dropped", "learn_temperature", "temperature") == [
+        networks["n_critics"],
+        networks["n_quantiles"],
+        theirs["top_quantiles_to_drop_per_net"],
+        theirs["ent_coef"] == "auto",
+        1.0,
+    ]
+    assert_same_networks_and_replay(config, theirs, "replay")
+
+
 def assert_same_networks_and_replay(config: RunConfig, theirs: dict[str, object], storage: str) -> None:
     assert list(config.actor_options["hidden_sizes"]) == theirs["policy_kwargs"]["net_arch"]  # type: ignore[index]
     assert set(config.actor_options) == {"hidden_sizes"}
-    assert (config.storage, config.storage_options["size"], config.num_envs) == (storage, theirs["buffer_size"], 1)
+    size = config.storage_options.get("size", MOST_TRANSITIONS)
+    assert (config.storage, size, config.num_envs) == (storage, theirs["buffer_size"], 1)

@@ -11,6 +11,8 @@ import torch
 from benchmarks import guard
 from recollect import PERBuffer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def memory() -> PERBuffer:

@@ -117,7 +117,7 @@ def test_competitors_take_turns_after_warming_up() -> None:
     assert all(process.is_closed for process in start.processes)
 
 
-def test_whoever_fails_is_named_and_the_others_go_on() -> None:
+def test_whoever_fails_is_named_and_the_others_continue() -> None:
     start = Starting(missing=SBX, failing=SB3)
     results = harness.run(start, [(find("sac"), 2)], [OURS, SB3, SBX], PLAN)
     assert list(results.failures()) == [

@@ -8,10 +8,12 @@ import pytest
 
 from benchmarks import scaling
 from benchmarks.scaling import parse, write_files, write_guide
+from benchmarks.scaling_costs import PieceSource, make_worker
 from benchmarks.scaling_report import Outcome, draw, measured, projected
 from benchmarks.scaling_rllib import INSTALL, rates_elsewhere
 from benchmarks.sleepers import OneIsSlow, make_parts
 from benchmarks.sleeping_env import EPISODE, SleepingEnv
+from recollect.scheme.collection.collectors.inbox import Inbox
 
 MACHINE = {
     "time": "2026-11-15T00:00:00",
@@ -124,3 +126,13 @@ def test_only_the_first_worker_is_slow() -> None:
 def test_options() -> None:
     assert parse(["--quick"]).quick
     assert parse(["--seconds", "2"]).seconds == 2.0
+
+
+def test_an_inbox_takes_the_messages_that_are_timed() -> None:
+    source, learner = PieceSource(0, 0, 2, 3), make_worker(2, 3)
+    inbox = Inbox(learner)
+    for number in range(2):
+        inbox.insert(source.send(number), 1)
+    assert len(learner.storage) == 4
+    source.stop()
+    learner.stop()

@@ -1,4 +1,4 @@
-"""Videos are recorded in the middle of a training, which goes on as if there were none."""
+"""Videos are recorded in the middle of a training, which continues as if there were none."""
 
 from pathlib import Path
 from typing import Any

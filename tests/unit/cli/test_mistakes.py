@@ -459,8 +459,7 @@ WARNED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: (storage := memory(alpha=0.0)).update_priorities(storage.sample(4), np.ones(4)),
-        "this PERBuffer draws uniformly, so that priorities change nothing; use a PERBuffer with an alpha, e.g. "
-        "alpha=0.6",
+        "this PERBuffer draws uniformly, so priorities have no effect; use a PERBuffer with an alpha, e.g. alpha=0.6",
     ),
     (
         lambda: memory().update_storage_parameter("alhpa", 0.3),

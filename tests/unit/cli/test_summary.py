@@ -37,10 +37,11 @@ def config(**more: Any) -> RunConfig:
             "SAC · ERE(alpha 0.6, eta 0.996) · Pendulum-v1 · seed 1 · 1 thread · runs/x",
         ),
         ({"storage": "her"}, "SAC · HER(share 0.8) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
-        ({"storage": "mixed"}, "SAC · MIXED(data_share 0.5) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
+        ({"storage": "mixed"}, "SAC · mixed replay(data_share 0.5) · Pendulum-v1 · seed 1 · 1 thread · runs/x"),
         (
             {"storage": "mixed", "storage_options": {"data_share": {"expert": 0.25, "medium": 0.5}, "share": 0.8}},
-            "SAC · MIXED(share 0.8, data_share expert 0.25 + medium 0.5) · Pendulum-v1 · seed 1 · 1 thread · runs/x",
+            "SAC · mixed replay(share 0.8, data_share expert 0.25 + medium 0.5) · Pendulum-v1 · seed 1 · 1 thread"
+            " · runs/x",
         ),
         (
             {"storage_options": {"alpha": 0.6, "n_step": 3}, "actor_options": {"memory": "gru"}},

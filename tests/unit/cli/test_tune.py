@@ -17,9 +17,9 @@ import pytest
 from optuna.trial import TrialState
 from rich.console import Console
 
-from recollect.cli import study as study_module
-from recollect.cli.study import StudyFolder, Tuning, search_space
-from recollect.cli.study_display import StudyDisplay
+from recollect.cli.tuning import study as study_module
+from recollect.cli.tuning.display import StudyDisplay
+from recollect.cli.tuning.study import StudyFolder, Tuning, search_space
 from recollect.config import RunConfig, resolve
 from recollect.data.episode import Episode, Spaces
 from recollect.data.npz import write_npz
@@ -29,6 +29,8 @@ from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from tests.unit.cli.conftest import Run
 from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
 
 TINY = (
     *("--set", "actor.hidden_sizes=[8]", "--set", "start_steps=20", "--set", "num_test_envs=1"),

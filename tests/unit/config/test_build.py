@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(make: Buil
     assert not all(bool((a == b).all()) for a, b in zip(first, other, strict=True))
 
 
-@pytest.mark.parametrize("device", ["nowhere", 1.5])
+@pytest.mark.parametrize("device", ["nowhere", 1.5, 10**30, "meta"])
 def test_a_device_that_is_not_there_is_refused(device: Any, make: Builder) -> None:
     with pytest.raises(ConfigError, match=f"device {device!r} cannot be used"):
         make("ddqn", "CartPole-v1", device=device)
@@ -95,6 +95,7 @@ def test_every_preset_can_be_built(name: str) -> None:
     assert 5 <= num_evaluations <= 20, "a curve needs some evaluations, and they cost time"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in presets.names() if presets.tested(name) is None])
 def test_a_preset_that_was_never_run_to_its_end_trains(name: str) -> None:
     # Long enough for the returns over 20 steps of games.

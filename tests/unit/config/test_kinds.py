@@ -98,6 +98,7 @@ def test_an_algorithm_that_cannot_act_there_has_no_kind() -> None:
     assert resolve("sac", "MountainCar-v0").algo_options == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", presets.kinds())
 def test_every_kind_can_be_built_and_says_what_it_is(name: str) -> None:
     document = presets.load(name)

@@ -65,7 +65,7 @@ def test_files_name_storages_too(tmp_path: Path) -> None:
 
 
 def test_a_stored_config_means_what_it_meant(tmp_path: Path) -> None:
-    """Defaults are spelled out in it, so that a run with alpha 0 goes on with alpha 0."""
+    """Defaults are spelled out in it, so that a run with alpha 0 continues with alpha 0."""
     uniform = RunConfig(algo="sac", env="Pendulum-v1", storage="per").with_defaults()
     uniform.save(tmp_path / "config.yaml")
     again = resolve(file=tmp_path / "config.yaml")

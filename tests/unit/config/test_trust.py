@@ -100,6 +100,7 @@ def test_nothing_that_a_run_names_is_imported(
     assert not trap.exists()
 
 
+@pytest.mark.slow
 @each_place
 def test_no_command_imports_it(
     place: str, trap: Path, forge: Forge, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

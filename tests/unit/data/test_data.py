@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import h5py
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ import recollect as rc
 from recollect import keys
 from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.cli import main
-from recollect.data.episode import Episode
-from recollect.data.sources import open_source, write_episodes
+from recollect.data.episode import Episode, Spaces
+from recollect.data.sources import load_into, open_source, write_episodes
+from recollect.data.storing import episodes_in, spaces_of
 from recollect.errors import ConfigError, SchemaError, StorageError
 
 
@@ -52,7 +55,10 @@ def found_in(storage: BaseBuffer) -> list[dict[str, Any]]:
 
 
 def assert_same(one: Any, other: Any) -> None:
-    if isinstance(one, dict):
+    if isinstance(one, list):
+        for pair in zip(one, other, strict=True):
+            assert_same(*pair)
+    elif isinstance(one, dict):
         assert one.keys() == other.keys()
         for key in one:
             assert_same(one[key], other[key])
@@ -85,6 +91,7 @@ def test_a_storage_survives_minari_and_npz_to_the_bit(kind: str, num_envs: int, 
     assert set(flags) == {(True, True), (True, False), (False, False)}, "weak test"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, "gru"])
 def test_an_agents_replay_survives_in_the_envs_units(memory: str | None, tmp_path: Path) -> None:
     options: dict[str, Any] = {"hidden_sizes": (8,), "start_steps": 100, "num_envs": 2, "seed": 1}
@@ -236,3 +243,84 @@ def test_a_dataset_takes_nothing_from_other_files(kind: str, tmp_path: Path) -> 
                 file.create_dataset("episode_0/rewards", (4,), "f8", external=external)
     with pytest.raises(StorageError, match=r"from another file|no regular file"):
         open_source(folder)
+
+
+def make_episode(num_steps: int = 3, **fields: Any) -> Episode:
+    values = {
+        "observations": np.arange(num_steps + 1, dtype=np.float32)[:, None],
+        "actions": np.zeros((num_steps, 1), np.float32),
+        "rewards": np.ones(num_steps, np.float32),
+    }
+    return Episode(**{**values, "is_terminated": True, "is_truncated": False, **fields})
+
+
+SPACES = Spaces(gym.spaces.Box(-np.inf, np.inf, (1,)), gym.spaces.Box(-1, 1, (1,)))
+
+
+def test_a_dataset_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    def failing() -> Iterator[Episode]:
+        yield make_episode()
+        raise RuntimeError("the source fails")
+
+    with pytest.raises(RuntimeError, match="the source fails"):
+        write_episodes(tmp_path / "data-v0", failing(), SPACES)
+    with pytest.raises(SchemaError, match="no episodes to write"):
+        write_episodes(tmp_path / "data-v0", [], SPACES)
+    with pytest.raises(ConfigError, match="there is no dataset"):
+        open_source(tmp_path / "data-v0")
+    assert list((tmp_path / "data-v0").iterdir()) == []
+    write_episodes(tmp_path / "data-v0", [make_episode()], SPACES)
+    assert open_source(tmp_path / "data-v0").num_episodes == 1
+
+
+def test_what_storages_keep_beside_is_not_nested_in_infos(tmp_path: Path) -> None:
+    # Minari's Arrow files give nested infos back as objects.
+    write_episodes(tmp_path / "data-v0", [make_episode(extras={keys.RHS: np.ones((3, 2), np.float32)})], SPACES)
+    with h5py.File(next((tmp_path / "data-v0").rglob("*.hdf5"))) as file:
+        assert isinstance(file[f"episode_0/infos/recollect:{keys.RHS}"], h5py.Dataset)
+
+
+@pytest.mark.parametrize(
+    ("data_format", "message"), [("arrow", "pip install pyarrow"), ("csv", "must be one of hdf5, arrow, got 'csv'")]
+)
+def test_formats_that_cannot_be_written_are_refused(
+    data_format: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.data.minari.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=message):
+        rc.save_minari(make_storage("vector", 1), tmp_path / "data-v0", data_format=data_format)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrow_files_survive_to_the_bit(tmp_path: Path) -> None:
+    storage, other = make_storage("dict", 2), rc.ReplayBuffer.standalone(200)
+    rc.load_minari(rc.save_minari(storage, tmp_path / "data-v0", data_format="arrow"), into=other)
+    assert_same_episodes(storage, other)
+
+
+@pytest.mark.parametrize("place", ["data-v0", "data.npz"])
+def test_flags_and_whole_numbers_have_spaces(place: str, tmp_path: Path) -> None:
+    storage = rc.ReplayBuffer.standalone(10)
+    for step in range(5):
+        storage.add(np.array([[step, -step]]), np.array([step % 2 == 0]), np.ones(1), np.array([[step + 1, -step - 1]]),
+                    np.array([step == 4]), np.array([False]))  # fmt: skip
+    write_episodes(tmp_path / place, episodes_in(storage), spaces_of(storage))
+    source, other = open_source(tmp_path / place), rc.ReplayBuffer.standalone(10)
+    assert (source.spaces.observation, source.spaces.action) == (
+        gym.spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64),
+        gym.spaces.Box(0, 1, (), np.bool_),
+    )
+    load_into(other, source)
+    assert_same(found_in(storage), found_in(other))
+
+
+def test_an_episode_that_terminated_is_not_truncated_too(tmp_path: Path) -> None:
+    for name in ("data.npz", "data-v0"):
+        write_episodes(tmp_path / name, [make_episode(is_truncated=True)], SPACES)
+        (episode,) = open_source(tmp_path / name)
+        assert (episode.is_terminated, episode.is_truncated) == (True, False)
+
+
+def test_parts_with_a_slash_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="without a slash"):
+        make_episode(observations={"a/b": np.zeros((4, 1), np.float32)})

@@ -13,7 +13,7 @@ import recollect as rc
 from recollect import keys
 from recollect.config import RunConfig, build, resolve
 from recollect.data.episode import Episode, Spaces
-from recollect.data.npz import write_npz
+from recollect.data.npz import NpzSource, write_npz
 from recollect.data.offline import load_data
 from recollect.errors import ConfigError, SchemaError
 from recollect.learner import Learner
@@ -92,6 +92,57 @@ def assert_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
     others = other.state_dict()
     for name, values in one.state_dict().items():
         assert torch.equal(values, others[name]), name
+
+
+def test_normalisers_see_data_as_if_it_had_been_collected(data: Path) -> None:
+    changes = {"normalise_observations": True, "normalise_rewards": True, "gamma": 0.5}
+    scheme = build(config_of("td3-bc", data, **changes))
+    load_data(config_of("td3-bc", data, **changes), scheme)
+    actor: Any = scheme.actor
+    episodes = list(NpzSource(data))
+    seen = np.concatenate([episode.observations[:-1] for episode in episodes])
+    np.testing.assert_allclose(actor.normaliser.running.mean, seen.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(actor.normaliser.running.variance, seen.var(0), rtol=1e-5)
+    # The return of what led to each step, and no reward of another episode.
+    returns = [
+        sum(0.5 ** (step - past) * episode.rewards[past] for past in range(step + 1))
+        for episode in episodes
+        for step in range(len(episode))
+    ]
+    assert actor.reward_normaliser.running.variance.item() == pytest.approx(np.var(returns), rel=1e-5)
+    load_data(config_of("td3-bc", data, **changes), scheme)
+    assert actor.normaliser.running.count == NUM_STEPS, "once"
+    scheme.stop()
+
+
+@pytest.mark.parametrize("storage", ["replay", "per", "mixed"])
+@pytest.mark.parametrize("recomputes", [True, False])
+def test_data_are_rewarded_for_what_is_new_as_own_steps_are(
+    storage: str, recomputes: bool, data: Path, tmp_path: Path
+) -> None:
+    changes = {"intrinsic": "rnd", "recompute_intrinsic": recomputes, "storage": storage, "start_steps": 0}
+    config = config_of("sac", data, steps=20, updates=10, **changes)
+    learner = Learner(build(config), 20, tmp_path / "run", offline_updates=10)
+    load_data(config, learner.scheme)
+    actor, stored = learner.scheme.actor, learner.scheme.col_worker.storage
+    reached = np.concatenate([episode.observations[1:] for episode in NpzSource(data)])
+    found = np.concatenate([np.asarray(steps[keys.IREWARD]) for steps in stored.episodes()])
+    np.testing.assert_allclose(np.sort(found, 0), np.sort(actor.intrinsic_reward(reached), 0), rtol=1e-4)  # type: ignore[attr-defined]
+    while not learner.done():
+        learner.step()
+    assert len(stored) == NUM_STEPS + 20
+    learner.stop()
+
+
+def test_data_with_intrinsic_rewards_serve_an_agent_without(tmp_path: Path) -> None:
+    news = {keys.IREWARD: np.ones((20, 1), np.float32)}
+    place = write_npz(tmp_path / "new.npz", [make_episode(np.random.default_rng(1), 20, **news)], spaces())
+    config = config_of("sac", place, start_steps=0)
+    scheme = build(config)
+    load_data(config, scheme)
+    scheme.update_worker.step()
+    assert keys.IREWARD not in scheme.col_worker.storage.data  # type: ignore[attr-defined]
+    scheme.stop()
 
 
 @pytest.mark.parametrize("storage", ["per", "mixed"])

@@ -74,6 +74,7 @@ def check_serving(command: list[str], policy: Path, agent: rc.Agent) -> None:
     np.testing.assert_allclose([json.loads(line) for line in done.stdout.splitlines()], expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_example_serves_where_torch_cannot_be_imported(policy: Path, agent: rc.Agent) -> None:
     check_serving([sys.executable, "-c", WITHOUT, str(SERVE)], policy, agent)
 
@@ -139,6 +140,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     return asked
 
 
+@pytest.mark.slow
 def test_uploads_a_folder_that_loads_again(agent: rc.Agent, tmp_path: Path, asked: list[dict[str, Any]]) -> None:
     agent.push_to_hub("me/pendulum", licence="mit", private=True)
     assert asked[0] == {"repo_id": "me/pendulum", "private": True, "exist_ok": True}
@@ -152,6 +154,7 @@ def test_uploads_a_folder_that_loads_again(agent: rc.Agent, tmp_path: Path, aske
     assert rc.load_policy(hub).predict([1.0, 0.0, 0.0]) == agent.predict([1.0, 0.0, 0.0])
 
 
+@pytest.mark.slow
 def test_the_guide_runs_as_it_stands(
     agent: rc.Agent, tmp_path: Path, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +224,12 @@ SPACES = [
         {"a": gym.spaces.Discrete(3, start=-1), "b": gym.spaces.Dict({"c": gym.spaces.MultiBinary([2, 2])})}
     ),
     gym.spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[0, 1], [2, 3]]),
+    gym.spaces.MultiDiscrete([2, 3], dtype=np.int32),
+    gym.spaces.Discrete(3, dtype=np.int32),
+    gym.spaces.MultiBinary(4),
+    gym.spaces.Box(-(2**63), 2**63 - 1, (2,), np.int64),
+    gym.spaces.Box(0, 2**64 - 1, (1,), np.uint64),
+    gym.spaces.Box(0, 1, (2,), np.bool_),
 ]
 
 
@@ -234,7 +243,9 @@ def test_spaces_survive_a_file(space: gym.Space[Any]) -> None:
 @pytest.mark.parametrize(
     "document",
     [None, {}, {"kind": "Box"}, {"kind": "Box", "shape": [2**40], "dtype": "float32", "low": 0, "high": 1},
-     {"kind": "Box", "shape": [1], "dtype": "object", "low": 0, "high": 1}, {"kind": "Discrete", "n": 0, "start": 0}],
+     {"kind": "Box", "shape": [1], "dtype": "object", "low": 0, "high": 1}, {"kind": "Discrete", "n": 0, "start": 0},
+     {"kind": "Discrete", "n": 2, "start": 0, "dtype": "float32"}, {"kind": "MultiBinary", "shape": -1},
+     {"kind": "Box", "shape": [1], "dtype": "uint8", "low": 0, "high": 256}],
 )  # fmt: skip
 def test_other_documents_are_no_spaces(document: Any) -> None:
     with pytest.raises(SchemaError):
@@ -243,4 +254,4 @@ def test_other_documents_are_no_spaces(document: Any) -> None:
 
 def test_a_missing_library_names_its_extra() -> None:
     with pytest.raises(ConfigError, match=r"needs the extra 'export': pip install \"recollect\[export\]\""):
-        import_extra("no_such_library", "export", "Exporting to ONNX")
+        import_extra("no_such_library", "export", "Exporting to ONNX needs")

@@ -196,6 +196,7 @@ def test_how_long_the_training_stood_still_is_a_metric(tmp_path: Path, slow_disk
     assert found[metrics.CHECKPOINT_STALL_MS] < 1e3 * found[metrics.CHECKPOINT_WRITE_S]
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_waits_for_its_last_checkpoint(tmp_path: Path) -> None:
     program = f"""
 import time

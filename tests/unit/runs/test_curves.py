@@ -120,8 +120,8 @@ def test_the_band_covers_the_mean_as_often_as_it_says() -> None:
 
 def test_labels_come_from_the_config(tmp_path: Path) -> None:
     run = make_run(tmp_path, [])
-    assert label_of(run, None) == "SAC with prioritised replay"
-    assert label_of(run, "storage") == "prioritised replay"
+    assert label_of(run, None) == "SAC with PER"
+    assert label_of(run, "storage") == "PER"
     assert label_of(run, "storage.alpha") == "alpha 0.6"
     assert label_of(run, "seed") == "seed 4"
     assert env_of(run) == "Pendulum-v1"
@@ -137,7 +137,7 @@ def test_a_run_that_does_not_say_is_called_by_its_default_or_by_nothing(tmp_path
     assert labels_of(runs, "actor.hidden_sizes") == ["hidden sizes [256, 256]"] * 3
     assert labels_of(runs, "env.n") == ["no n", "n 3", "no n"]
     assert labels_of(runs, "seed") == ["seed 4", "seed 4", "no seed"]
-    assert labels_of(runs, "storage") == ["prioritised replay", "uniform replay", "of one's own"]
+    assert labels_of(runs, "storage") == ["PER", "uniform replay", "of one's own"]
 
 
 def test_an_entry_that_no_run_has_is_refused_with_the_closest(tmp_path: Path) -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from recollect import keys, metrics
 from recollect.api import Agent
-from recollect.callbacks import Callback
+from recollect.callbacks import Callback, Schedule
 from recollect.learner import Learner
 from recollect.roles import Training
 from recollect.runs import RunDirectory
 from recollect.runs.checkpoints import read_commit
 from recollect.scheme.collection.c_worker import CWorker
 from tests.schemes import make_scheme
+
+pytestmark = pytest.mark.slow
 
 SMALL: dict[str, Any] = {
     "hidden_sizes": [8],
@@ -42,13 +44,17 @@ COMBINATIONS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "mpo": ("mpo", "Pendulum-v1", "replay", {}),
     "ppo": ("ppo", "CartPole-v1", "gae", {"update_every": 10}),
     "ppo with memory": ("ppo", "CartPole-v1", "vtrace", {"update_every": 10, "memory": "lstm"}),
-    "normalised": ("sac", "Pendulum-v1", "replay", {"normalise_observations": True}),
+    "normalised": ("sac", "Pendulum-v1", "replay", {"normalise_observations": True, "normalise_rewards": True}),
+    "ppo normalised": ("ppo", "CartPole-v1", "gae", {"update_every": 10, "normalise_rewards": True}),
+    "rainbow": ("rainbow", "CartPole-v1", "per", {"alpha": 0.5, "n_step": 3, "memory": "gru"}),
+    "crossq": ("crossq", "Pendulum-v1", "replay", {}),
+    "droq": ("droq", "Pendulum-v1", "replay", {"intrinsic": "rnd"}),
 }
 
 
 def make_agent(name: str) -> Agent:
     algo, env, storage, options = COMBINATIONS[name]
-    first = {} if algo == "ppo" else {"start_steps": 20}
+    first = {} if algo == "ppo" else {"start_steps": 20, "update_every": 10, "num_mini_batch": 3}
     return Agent(algo, env, storage=storage, **SMALL, **first, **options)
 
 
@@ -141,6 +147,30 @@ def test_a_run_that_is_killed_anywhere_leaves_what_an_uninterrupted_one_leaves(a
         assert rows_of(folder) == rows_of(tmp_path / "whole")
 
 
+class Noting(Callback):
+    """Logs the number of episodes as each of them ends, whenever the next row comes."""
+
+    def on_episode_end(self, learner: Training, episode: object) -> None:
+        assert isinstance(learner, Learner)
+        learner.log({"noted": learner.scheme.status().episodes.num_episodes})
+
+
+def test_rows_of_a_resumed_run_have_what_callbacks_logged_before_it_was_killed(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"log_every": 70, "checkpoint_every": 24, "background_checkpoints": False}
+
+    def train(folder: Path, *callbacks: Callback, resume: bool = False) -> list[dict[str, str]]:
+        flat = Schedule("critic_lr", [(0, 1e-3), (150, 1e-3), (200, 1e-4)])
+        learner = Learner(make_scheme(), 240, folder, callbacks=[*callbacks, Noting(), flat], resume=resume, **options)
+        learner.train()
+        learner.stop()
+        return rows_of(folder)
+
+    expected = train(tmp_path / "whole", CopyOften(tmp_path / "killed"))
+    assert {"noted", "schedule/critic_lr"} <= expected[0].keys()
+    for folder in sorted((tmp_path / "killed").iterdir())[3::6]:
+        assert train(folder, resume=True) == expected
+
+
 def test_a_run_whose_environments_cannot_be_saved_says_so_at_its_start_and_when_it_is_resumed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,9 +179,7 @@ def test_a_run_whose_environments_cannot_be_saved_says_so_at_its_start_and_when_
     with Agent("ddqn", "LunarLander-v3", **options) as agent:
         agent.learn(30, log_dir=tmp_path / "run")
     reason = "nobody knows the state of gymnasium.envs.box2d.lunar_lander.LunarLander"
-    assert caplog.text.count(
-        f"a resumed run will begin new episodes where this one was in the middle of some: {reason}"
-    )
+    assert caplog.text.count(f"if this run is resumed, new episodes begin: {reason}")
     newest = read_commit(RunDirectory.open(tmp_path / "run").checkpoints.newest())
     assert newest.promise.startswith(f"resumes with new episodes: {reason}")
     with Agent.load(tmp_path / "run") as agent:
@@ -187,9 +215,9 @@ def test_environments_that_are_ahead_of_the_storage_are_not_resumed() -> None:
     worker = scheme.col_worker
     assert isinstance(worker, CWorker)
     assert scheme.resume_gap is None
-    worker.aside.begin(is_beside=False)
-    worker.aside.take()
+    worker.deferred.begin(is_parallel=False)
+    worker.deferred.take()
     assert scheme.resume_gap == "a stage was interrupted"
-    worker.aside.store()
+    worker.deferred.store()
     assert scheme.resume_gap is None
     scheme.stop()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NUM_KILLS = int(os.environ.get("RECOLLECT_KILLS", "10"))
 IS_LONG = NUM_KILLS > 10
 # Processes that share them, each with a seed of its own.

@@ -1,9 +1,10 @@
 """One process at a time writes into the folder of a run; one that was killed does not keep it."""
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,20 @@ def test_of_two_that_make_the_same_run_one_is_refused(tmp_path: Path, monkeypatc
     with pytest.raises(ConfigError, match="holds a run already"):
         RunDirectory.create(tmp_path, {"seed": 2})
     assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/dev/null"), os.mkfifo, Path.mkdir])
+def test_what_is_no_file_to_lock_is_refused(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / ".lock")
+    with pytest.raises(ConfigError, match="cannot be locked"):
+        FolderLock(tmp_path)
+
+
+def test_a_file_that_is_also_somewhere_else_keeps_its_content(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("of somebody")
+    (tmp_path / "run").mkdir()
+    os.link(tmp_path / "letter", tmp_path / "run" / ".lock")
+    lock = FolderLock(tmp_path / "run")
+    assert not takes(tmp_path / "run")
+    lock.release()
+    assert (tmp_path / "letter").read_text() == "of somebody"

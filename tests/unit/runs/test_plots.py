@@ -39,8 +39,8 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
     for part in (
         "Pendulum-v1",
         "CartPole-v1",
-        "prioritised replay, evaluation (3 runs)",
-        "recent replay (ERE), evaluation (3 runs)",
+        "PER, evaluation (3 runs)",
+        "ERE, evaluation (3 runs)",
         "bootstrap interval",
     ):
         assert part in text, part
@@ -53,14 +53,14 @@ def test_training_and_evaluation_are_told_apart_and_never_averaged(tmp_path: Pat
     make_run(tmp_path / "b", [{metrics.STEPS: step, metrics.TRAIN_RETURN: step} for step in (10, 20)])
     _, svg = plot_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "curves")
     text = svg.read_text()
-    assert "<!-- SAC with prioritised replay, evaluation -->" in text
-    assert "<!-- SAC with prioritised replay, training -->" in text
+    assert "<!-- SAC with PER, evaluation -->" in text
+    assert "<!-- SAC with PER, training -->" in text
 
 
 def test_a_run_with_one_point_says_so(tmp_path: Path) -> None:
     make_run(tmp_path / "a", [{metrics.STEPS: 5, metrics.EVAL_RETURN: 1.0}])
     _, svg = plot_runs([tmp_path / "a"], tmp_path / "curves")
-    assert "SAC with prioritised replay, evaluation: one point, train longer for a curve" in svg.read_text()
+    assert "SAC with PER, evaluation: one point, train longer for a curve" in svg.read_text()
     _, svg = plot_runs([make_run(tmp_path / "b", ROWS).path], tmp_path / "more")
     assert "one point" not in svg.read_text()
 

@@ -1,4 +1,4 @@
-"""A run that goes on has the parameters that were in force when it was saved."""
+"""A run that continues has the parameters that were in force when it was saved."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def test_rows_with_new_columns_extend_the_file(tmp_path: Path) -> None:
     assert path.read_text().splitlines() == ["steps,a,b", "1,0.5,", "2,,7", "3,2,"]
 
 
-def test_a_file_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_file_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     CSVWriter(path).write({metrics.STEPS: 1, "a": 1})
     CSVWriter(path).write({metrics.STEPS: 2, "a": 2, "b": 3})
@@ -145,7 +145,7 @@ def test_weights_and_biases_get_every_row(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_a_run_at_weights_and_biases_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_at_weights_and_biases_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     run = SimpleNamespace(id="abc")
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: calls.append(options) or run))

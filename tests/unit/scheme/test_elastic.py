@@ -13,6 +13,8 @@ from recollect.agent.storages import STORAGES
 from recollect.scheme.scheme import Scheme
 from tests.unit.scheme.fake_engine import FakeEngine
 
+pytestmark = pytest.mark.slow
+
 NUM_ALL = 4
 # Total steps at which random actions end lie in the middle of a stage.
 CELLS: dict[str, dict[str, Any]] = {

@@ -66,7 +66,7 @@ def check_storages(scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_gradient_worker_that_is_lost_in_a_hot_change_goes_on_with_what_it_had(fake: FakeEngine, cell: str) -> None:
+def test_a_gradient_worker_that_is_lost_in_a_hot_change_continues_with_what_it_had(fake: FakeEngine, cell: str) -> None:
     scheme = make_scheme("ddqn", "per", workers=CELLS[cell])
     run(scheme, 4)
     handles(scheme)[0].is_dead = True
@@ -160,10 +160,10 @@ def fail(*args: Any) -> None:
 
 
 @pytest.mark.parametrize("num_grad_workers", [0, 1])
-def test_too_many_restarts_end_a_run_that_can_be_gone_on_with(
+def test_too_many_restarts_end_a_run_that_can_be_resumed(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, num_grad_workers: int
 ) -> None:
-    """Collectors of a gradient worker are not given up and built anew with it, again and again."""
+    """Collectors of a gradient worker are not given up and rebuilt with it, again and again."""
     workers = {"num_col_workers": 1, "num_grad_workers": num_grad_workers, "max_restarts": 2}
     learner = Learner(make_scheme("ddqn", "per", workers=workers), 10_000, tmp_path)
     for _ in range(3):

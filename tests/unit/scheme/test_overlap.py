@@ -1,4 +1,4 @@
-"""Environments that step beside updates: the same run, to the last bit, however long anything takes."""
+"""Environments that step during updates: the same run, to the last bit, however long anything takes."""
 
 import logging
 import random
@@ -91,11 +91,12 @@ CASES = [(algo, storage) for algo in OFF_POLICY for storage in (STORAGES if algo
 CASES += [("ddqn", "her"), ("sac-discrete", "her")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize(("algo", "storage"), CASES)
 def test_a_run_is_the_same_with_and_without_overlap(algo: str, storage: str) -> None:
-    beside, before = (run(build_scheme(algo, storage, overlap=overlap)) for overlap in (True, False))
-    assert differences(beside, before) == []
+    during, before = (run(build_scheme(algo, storage, overlap=overlap)) for overlap in (True, False))
+    assert differences(during, before) == []
 
 
 @pytest.mark.usefixtures("slow")
@@ -111,8 +112,8 @@ def test_a_run_is_the_same_with_and_without_overlap(algo: str, storage: str) -> 
     ids=["every step", "noise that drifts", "normalisers", "at once", "intrinsic rewards"],
 )
 def test_it_is_the_same_with_other_options(options: dict[str, Any]) -> None:
-    beside, before = (run(build_scheme("sac", "per", overlap=overlap, **options)) for overlap in (True, False))
-    assert differences(beside, before) == []
+    during, before = (run(build_scheme("sac", "per", overlap=overlap, **options)) for overlap in (True, False))
+    assert differences(during, before) == []
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -203,7 +204,7 @@ def test_an_error_of_an_env_is_raised_and_the_steps_before_it_are_kept(
 @pytest.mark.parametrize("part", ["compute_gradients", "apply_gradients"])
 @pytest.mark.parametrize("error", [NotFiniteError("no loss today"), KeyboardInterrupt()], ids=["error", "interrupt"])
 @pytest.mark.parametrize("overlap", [True, False])
-def test_an_error_of_an_update_is_raised_and_the_run_goes_on(overlap: bool, error: BaseException, part: str) -> None:
+def test_an_error_of_an_update_is_raised_and_the_run_continues(overlap: bool, error: BaseException, part: str) -> None:
     scheme = make_scheme("ddqn", "per", workers={"overlap": overlap})
     run_until_learning(scheme)
     num_steps = scheme.num_steps
@@ -286,19 +287,19 @@ def test_envs_that_are_bound_to_their_thread_stay_in_it(
 
 
 class Timed:
-    """Collects nothing; a stage takes as long as it is told to beside updates, and before them."""
+    """Collects nothing; a stage takes as long as it is told to during updates, and before them."""
 
-    can_run_beside = True
+    can_run_in_parallel = True
     draws_frames = False
     num_failures = 0
 
-    def __init__(self, clock: list[float], beside_s: float, before_s: float) -> None:
+    def __init__(self, clock: list[float], during_s: float, before_s: float) -> None:
         self.ways: list[bool] = []
         self._clock = clock
-        self._seconds = {True: beside_s, False: before_s}
+        self._seconds = {True: during_s, False: before_s}
 
-    def begin(self, *, is_beside: bool) -> None:
-        self.ways.append(is_beside)
+    def begin(self, *, is_parallel: bool) -> None:
+        self.ways.append(is_parallel)
 
     def take(self) -> None:
         self._clock[0] += self._seconds[self.ways[-1]]
@@ -308,9 +309,9 @@ class Timed:
     def store(self) -> None: ...
 
 
-@pytest.mark.parametrize(("beside_s", "before_s", "expected"), [(1.0, 2.0, True), (2.0, 1.0, False), (1.0, 1.0, False)])
+@pytest.mark.parametrize(("during_s", "before_s", "expected"), [(1.0, 2.0, True), (2.0, 1.0, False), (1.0, 1.0, False)])
 def test_the_faster_way_is_chosen_and_told(
-    beside_s: float,
+    during_s: float,
     before_s: float,
     expected: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -319,23 +320,23 @@ def test_the_faster_way_is_chosen_and_told(
     clock = [0.0]
     monkeypatch.setattr("recollect.scheme.overlap.time.perf_counter", lambda: clock[0])
     monkeypatch.setattr("recollect.scheme.overlap.num_cores", lambda: 2)
-    overlap, aside = Overlap(), Timed(clock, beside_s, before_s)
+    overlap, collection = Overlap(), Timed(clock, during_s, before_s)
     with caplog.at_level(logging.INFO):
         for _ in range(40):
-            with overlap.running(aside):  # type: ignore[arg-type]
+            with overlap.running(collection):  # type: ignore[arg-type]
                 pass
     overlap.close()
-    assert set(aside.ways[:10]) == {True, False}
-    assert set(aside.ways[-10:]) == {expected}
+    assert set(collection.ways[:10]) == {True, False}
+    assert set(collection.ways[-10:]) == {expected}
     told = [record.message for record in caplog.records if record.name == "recollect.scheme.overlap"]
     assert len(told) == 1
-    assert f"step {'beside' if expected else 'before'} updates" in told[0]
+    assert f"step {'during' if expected else 'before'} updates" in told[0]
 
 
 def test_one_core_has_nothing_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.scheme.overlap.num_cores", lambda: 1)
-    overlap, aside = Overlap(), Timed([0.0], 0.0, 0.0)
+    overlap, collection = Overlap(), Timed([0.0], 0.0, 0.0)
     for _ in range(40):
-        with overlap.running(aside):  # type: ignore[arg-type]
+        with overlap.running(collection):  # type: ignore[arg-type]
             pass
-    assert set(aside.ways) == {False}
+    assert set(collection.ways) == {False}

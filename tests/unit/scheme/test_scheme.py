@@ -51,7 +51,7 @@ def test_rows_that_only_begin_an_episode_are_no_steps() -> None:
     run(scheme, 40)
     num_ended = scheme.col_worker.episodes.num_episodes
     assert num_ended > 5
-    # All 40 * 4 * 3 rows but those that an env spent on beginning anew.
+    # All 40 * 4 * 3 rows but those that an env spent on beginning again.
     assert 480 - num_ended <= scheme.num_steps < 480
     assert len(scheme.storage) == scheme.num_steps
     assert scheme.storage.num_cuts == 0
@@ -166,7 +166,7 @@ def test_successors_of_gradient_workers_build_no_collectors_that_have_left(monke
 def test_gradient_workers_are_not_asked_for_a_number_of_collectors_that_makes_no_sense(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They would refuse it as a failure of theirs, and be built anew."""
+    """They would refuse it as a failure of theirs, and be rebuilt."""
     fake = FakeEngine(monkeypatch)
     scheme = make_scheme(workers={"num_grad_workers": 2, "grad_resources": {"num_cpus": 0.1}})
     with pytest.raises(ConfigError, match="from the start"):

@@ -1,4 +1,4 @@
-"""What one worker has learned, another goes on with."""
+"""What one worker has learned, another continues with."""
 
 import numpy as np
 import pytest
@@ -13,10 +13,10 @@ def test_weights_and_multipliers_travel(algo: str) -> None:
     left, right = make_scheme(algo, "replay"), make_scheme(algo, "replay")
     for _ in range(6):
         left.update_worker.step()
-    learned = read_weights(left.algo, left.num_updates)
-    for array in (*learned.actor.values(), *learned.multipliers.values()):
+    weights = read_weights(left.algo, left.num_updates)
+    for array in (*weights.actor.values(), *weights.multipliers.values()):
         array.setflags(write=False)
-    apply_weights(right.algo, learned)
+    apply_weights(right.algo, weights)
     weights = right.actor.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in left.actor.state_dict().items())
     multipliers = right.algo.multipliers.state_dict()
@@ -26,11 +26,11 @@ def test_weights_and_multipliers_travel(algo: str) -> None:
 
 def test_what_was_taken_does_not_change_with_the_weights() -> None:
     scheme = make_scheme()
-    learned = read_weights(scheme.algo, 0)
-    before = {name: array.copy() for name, array in learned.actor.items()}
+    weights = read_weights(scheme.algo, 0)
+    before = {name: array.copy() for name, array in weights.actor.items()}
     for _ in range(6):
         scheme.update_worker.step()
-    assert all(np.array_equal(array, before[name]) for name, array in learned.actor.items())
+    assert all(np.array_equal(array, before[name]) for name, array in weights.actor.items())
 
 
 def test_the_state_holds_all_but_chance_if_that_is_to_stay() -> None:

@@ -15,7 +15,8 @@ from recollect.roles import Observation
 class RandomShift(LearningPart):
     """Shifts images by up to some pixels in each direction while learning (DrQ; Kostrikov et al., 2020).
 
-    https://arxiv.org/abs/2004.13649. Every row of a batch gets a shift of its own, which a sequence keeps. Pixels from
+    https://arxiv.org/abs/2004.13649. Every row of a batch gets a shift of its own, which a sequence keeps, burn-in
+    included; what windows led to gets others. Where the paper averages over several shifts there is one. Pixels from
     beyond the border repeat those at it. Images are copied, never changed.
 
     Parameters
@@ -27,6 +28,7 @@ class RandomShift(LearningPart):
     """
 
     _generator: Generator | None = None
+    _seed: int | None = None
 
     def __init__(self, space: gym.Space[Any], pixels: int) -> None:
         super().__init__()
@@ -39,11 +41,20 @@ class RandomShift(LearningPart):
         self._generator = generator
 
     def end(self) -> None:
-        self._generator = None
+        self._generator = self._seed = None
 
     def forward(self, obs: Observation) -> Observation:
-        """Observations `[batch, …]` or `[num_seq, length, …]` -> the same shapes."""
+        """Observations `[batch, …]` -> the same shapes."""
         return obs if self._generator is None else self._shift(obs, self._space, self._generator)
+
+    def shift_sequences(self, obs: Observation) -> Observation:
+        """Steps of sequences `[num_seq, length, …]` -> the same shapes; other steps of them get the same shifts."""
+        if self._generator is None:
+            return obs
+        device = self._generator.device
+        if self._seed is None:
+            self._seed = int(torch.randint(2**62, (), generator=self._generator, device=device))
+        return self._shift(obs, self._space, Generator(device).manual_seed(self._seed))
 
     def _shift(self, obs: Observation, space: gym.Space[Any], generator: Generator) -> Observation:
         if isinstance(space, gym.spaces.Dict):

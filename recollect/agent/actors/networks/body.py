@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.augment import RandomShift
 from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.features import FlatFeatures
 from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
 from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
@@ -23,12 +24,18 @@ class Body(nn.Module):
 
     def __init__(self, space: gym.Space[Any], config: ActorConfig) -> None:
         super().__init__()
-        self.features = _features_of(space, config).eval()
+        self.features = _features_of(space, config)
         self.shift = RandomShift(space, config.random_shift) if config.random_shift else None
         sizes = (self.features.out_features, *config.feature_sizes)
         self.layers = MLP(sizes, activation=config.activation, activate_output=True) if config.feature_sizes else None
         self.memory = build_memory(config, sizes[-1])
         self.out_features: int = sizes[-1] if self.memory is None else self.memory.out_features
+        has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
+        self._is_bare = type(self.features) is FlatFeatures and not has_parts
+
+    def hands_on(self, obs: Observation) -> bool:
+        """Whether observations are features as they are, so that nothing needs to be called."""
+        return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""
@@ -38,7 +45,7 @@ class Body(nn.Module):
     def unroll(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """All steps of sequences: features `[num_seq, length, out_features]`, and the state after each."""
         num_seq, length = done.shape[:2]
-        shifted = obs if self.shift is None else self.shift(obs)
+        shifted = obs if self.shift is None else self.shift.shift_sequences(obs)
         flat = self._encode(map_observation(lambda part: part.flatten(0, 1), shifted))
         features = flat.view(num_seq, length, -1)
         if self.memory is None:

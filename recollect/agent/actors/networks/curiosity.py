@@ -22,8 +22,9 @@ class RandomDistillation(nn.Module):
 
     Burda et al. (2018), https://arxiv.org/abs/1810.12894. Rewards are scaled by the root mean square of all novelties
     so far instead of the deviation of their returns, so that they begin at about 1 and need nothing beside the
-    weights to resume. Images are not normalised beyond their scale, and desired goals are not looked at: what counts
-    is what was reached.
+    weights to resume. They are added to the task's and end with the episode, where the paper has a critic of their own
+    that looks beyond it. Observations are normalised from the first step on and clipped at 10 instead of 5; images are
+    not normalised beyond their scale. Desired goals are not looked at: what counts is what was reached.
 
     Parameters
     ----------

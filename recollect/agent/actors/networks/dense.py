@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
-from recollect.agent.actors.networks.fused_stack import FusedGradient, is_fusible, run_fused
+from recollect.agent.actors.networks.fused_stack import FusedGradient, Lead, is_fusible, run_fused
 from recollect.agent.actors.networks.stack import Stack, StackGradient
 
 _FLAT: Final = "flat"
@@ -93,11 +93,11 @@ class EnsembleMLP(nn.Module):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Columns side by side, `[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
-        return self._run(inputs, self.num)
+        return self._run(inputs, (self.num,))
 
     def first(self, *inputs: Tensor) -> Tensor:
         """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
-        return self._run(inputs, 1).squeeze(0)
+        return self._run(inputs, ())
 
     def orthogonalise(self, output_gain: float) -> None:
         """Draw orthogonal weights and zero biases: gain sqrt(2) before an activation, else `output_gain`."""
@@ -106,14 +106,22 @@ class EnsembleMLP(nn.Module):
                 nn.init.orthogonal_(matrix, math.sqrt(2) if index < self._stack.num_active else output_gain)
             nn.init.zeros_(bias)
 
-    def _run(self, inputs: Sequence[Tensor], num: int) -> Tensor:
+    def _run(self, inputs: Sequence[Tensor], lead: Lead) -> Tensor:
+        """Results of the first networks, `[*lead, batch, out]`."""
+        stack, flat = self._stack, self.flat
+        num = lead[0] if lead else 1
+        if not self._has_norms and is_fusible(stack, num, flat, inputs):
+            if not torch.is_grad_enabled():
+                return run_fused(stack, lead, flat, inputs)
+            fused: Tensor = FusedGradient.apply(stack, lead, flat, *inputs)  # type: ignore[no-untyped-call]
+            return fused
+        found = self._run_operators(inputs, num)
+        return found if lead else found.squeeze(0)
+
+    def _run_operators(self, inputs: Sequence[Tensor], num: int) -> Tensor:
+        """`[num, batch, out]` by PyTorch's operators."""
         stack, flat = self._stack, self.flat
         is_plain = self._has_norms or torch.compiler.is_compiling() or torch.is_autocast_enabled(flat.device.type)
-        if not is_plain and is_fusible(stack, num, flat, inputs):
-            if not torch.is_grad_enabled():
-                return run_fused(stack, num, flat, inputs)
-            fused: Tensor = FusedGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
-            return fused
         if torch.is_grad_enabled() and not is_plain:
             found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
             return found
@@ -161,7 +169,7 @@ class MLP(EnsembleMLP):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Columns side by side, `[batch, in]` -> `[batch, out]`."""
-        return self._run(inputs, 1).squeeze(0)
+        return self._run(inputs, ())
 
 
 def _drawn(num: int, in_features: int, *shape: int) -> Tensor:

@@ -13,66 +13,88 @@ from recollect.agent.kernels.products import HAS_PRODUCTS
 from recollect.agent.kernels.stack_kernels import follow_back, run_stack
 
 # What kernels write into, whatever PyTorch's default dtype and device are.
+_CPU: Final = "cpu"
 _ROOM: Final[dict[str, Any]] = {"dtype": torch.float32, "device": torch.device("cpu")}
+
+Lead = tuple[()] | tuple[int]
+"""First axis of a result: the number of networks, or none for a single one."""
 
 
 def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -> bool:
     """Whether a kernel computes the stack: of plain float32 tensors on the processor that fit it and nobody traces."""
-    if not HAS_PRODUCTS or not are_fusible(flat, *inputs):
+    if not HAS_PRODUCTS or not are_fusible(flat, *inputs) or torch.is_autocast_enabled(_CPU):
         return False
     first = inputs[0]
     fits = first.dim() == 2 or (first.dim() == 3 and len(first) == num)
-    width = sum([each.shape[-1] for each in inputs])
+    width = first.shape[-1] if len(inputs) == 1 else sum([each.shape[-1] for each in inputs])
     return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
-def run_fused(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -> Tensor:
-    """Columns of inputs side by side -> `[num, batch, out]`, without a gradient."""
-    return _run(stack, num, flat, _columns_of(inputs))[0]
+def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None) -> Tensor:
+    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
+
+    The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
+    """
+    columns = _columns_of(inputs)
+    batch = columns.shape[-2]
+    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
+    run_stack(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        _num_of(lead),
+        batch,
+        0 if hidden is None else hidden.data_ptr(),
+        out.data_ptr(),
+    )
+    return out
 
 
 class FusedGradient(torch.autograd.Function):
     """`run_fused` with its gradient; as in `StackGradient`, what nobody needs is not computed."""
 
     @staticmethod
-    def forward(ctx: Any, stack: Stack, num: int, flat: Tensor, *inputs: Tensor) -> Tensor:
-        """Columns of inputs side by side -> `[num, batch, out]` of the first `num` networks."""
+    def forward(ctx: Any, stack: Stack, lead: Lead, flat: Tensor, *inputs: Tensor) -> Tensor:
+        """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
         columns = _columns_of(inputs)
-        out, hidden = _run(stack, num, flat, columns)
-        ctx.stack, ctx.num = stack, num
+        hidden = torch.empty(_num_of(lead) * columns.shape[-2] * stack.num_hidden, **_ROOM)
+        out = run_fused(stack, lead, flat, (columns,), hidden)
+        ctx.stack, ctx.num = stack, _num_of(lead)
         ctx.save_for_backward(flat, out, hidden, columns, *inputs)
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        needs = ctx.needs_input_grad[2:]
+        stack, num, needs = ctx.stack, ctx.num, ctx.needs_input_grad[2:]
         flat, out, hidden, columns, *inputs = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return None, None, *differentiable(ctx.stack, ctx.num, (flat, *inputs), needs, gradient)
+            slopes = gradient.view(num, *gradient.shape[-2:])
+            return None, None, *differentiable(stack, num, (flat, *inputs), needs, slopes)
         begins = list(accumulate([each.shape[-1] for each in inputs], initial=0))
         needed = [index for index, is_needed in enumerate(needs[1:]) if is_needed]
         first, last = (begins[needed[0]], begins[needed[-1] + 1]) if needed else (0, 0)
-        num_inputs, batch, _ = columns.shape
-        row = _row_for(ctx.stack, ctx.num, flat, batch) if needs[0] else None
-        found = torch.empty(num_inputs, batch, last - first, **_ROOM)
-        work = torch.empty(2 * batch * max(ctx.stack.widths), **_ROOM)
+        num_inputs, batch = _num_inputs(columns), columns.shape[-2]
+        row = _row_for(stack, num, flat, batch) if needs[0] else None
+        found = torch.empty(num_inputs, batch, last - first, **_ROOM) if needed else None
         gradient = gradient.contiguous()
         follow_back(
             flat.data_ptr(),
-            ctx.stack.shape,
+            stack.shape,
             columns.data_ptr(),
             num_inputs,
-            ctx.num,
+            num,
             batch,
             hidden.data_ptr(),
             out.data_ptr(),
             gradient.data_ptr(),
             0 if row is None else row.data_ptr(),
-            found.data_ptr(),
+            0 if found is None else found.data_ptr(),
             first,
             last - first,
-            work.data_ptr(),
         )
+        if found is None:
+            return None, None, row, *(None for _ in inputs)
         pieces = (
             _piece(found, each, begin - first) if is_needed else None
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
@@ -80,21 +102,18 @@ class FusedGradient(torch.autograd.Function):
         return None, None, row, *pieces
 
 
-def _run(stack: Stack, num: int, flat: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Results `[num, batch, out]`, and those of the hidden layers in one row."""
-    num_inputs, batch, _ = columns.shape
-    out = torch.empty(num, batch, stack.widths[-1], **_ROOM)
-    hidden = torch.empty(num * batch * stack.num_hidden, **_ROOM)
-    run_stack(
-        flat.data_ptr(), stack.shape, columns.data_ptr(), num_inputs, num, batch, hidden.data_ptr(), out.data_ptr()
-    )
-    return out, hidden
+def _num_of(lead: Lead) -> int:
+    return lead[0] if lead else 1
 
 
 def _columns_of(inputs: Sequence[Tensor]) -> Tensor:
-    """Columns side by side, `[num or 1, batch, in]`."""
-    columns = beside(inputs)
-    return (columns if columns.dim() == 3 else columns.unsqueeze(0)).contiguous()
+    """Columns side by side, `[batch, in]` for all networks, or `[num, batch, in]`."""
+    return beside(inputs).contiguous()
+
+
+def _num_inputs(columns: Tensor) -> int:
+    """How many networks have columns of their own; 1 if all share them."""
+    return len(columns) if columns.dim() == 3 else 1
 
 
 def _row_for(stack: Stack, num: int, flat: Tensor, num_rows: int) -> Tensor:

@@ -32,7 +32,7 @@ _LOG_STD_RANGE: Final = (-20.0, 2.0)
 class Head(nn.Module, ABC):
     """Base of the policies: a network with as many numbers per row as the distribution over actions needs."""
 
-    def __init__(self, num_features: int, space: Any, config: ActorConfig, layers: Layers = PLAIN) -> None:
+    def __init__(self, num_features: int, space: gym.Space[Any], config: ActorConfig, layers: Layers = PLAIN) -> None:
         super().__init__()
         sizes = (num_features, *config.hidden_sizes, self._num_outputs(space))
         self.network = build_single(sizes, config, layers)

@@ -1,6 +1,6 @@
 """Running means and deviations of observations and returns."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 import gymnasium as gym
@@ -8,10 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recollect.errors import StorageError
 from recollect.roles import Observation
 
 _EPSILON: Final = 1e-8
 _CLIP: Final = 10.0
+_NO_SOURCE: Final = 0
+_RETURNS: Final = "returns"
 
 
 class RunningMeanStd(nn.Module):
@@ -90,12 +93,31 @@ class RewardNormaliser(nn.Module):
         self.running = RunningMeanStd((1,))
         self._returns: dict[Hashable, Tensor] = {}
 
+    def episodes_state(self) -> dict[str, Tensor]:
+        """Returns so far of the episodes in progress, of the steps that came without a source."""
+        returns = self._returns.get(_NO_SOURCE)
+        return {} if returns is None else {_RETURNS: returns.clone()}
+
+    def load_episodes(self, state: Mapping[str, Any], num_envs: int) -> None:
+        """Continue the returns of `episodes_state`; without any, all begin at 0."""
+        self._returns.clear()
+        if _RETURNS not in state:
+            return
+        returns = torch.as_tensor(state[_RETURNS])
+        is_good = returns.dtype == torch.float64 and returns.shape == (num_envs, 1)
+        if not is_good or not torch.isfinite(returns).all():
+            raise StorageError(
+                f"a state has returns of {returns.dtype} {tuple(returns.shape)}, expected finite ones of "
+                f"torch.float64 {(num_envs, 1)}"
+            )
+        self._returns[_NO_SOURCE] = returns.to(self.running.mean.device, copy=True)
+
     def update(
         self,
         reward: Tensor,
         done: Tensor,
         gamma: float,
-        source: Hashable = 0,
+        source: Hashable = _NO_SOURCE,
         rows: slice | np.ndarray = slice(None),
     ) -> None:
         """Take in one step of every env: rewards and whether the episode ended with it, `[num_envs, 1]`.

@@ -101,10 +101,10 @@ class ContinuousActorCritic(ActorCritic):
     action_spaces: ClassVar[tuple[type[gym.Space[Any]], ...]] = (gym.spaces.Box,)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserving_exploration(self) -> Iterator[None]:
         kept, self._noise = self._noise, copy(self._noise)
         try:
-            with super().aside():
+            with super().preserving_exploration():
                 yield
         finally:
             self._noise = kept
@@ -116,7 +116,7 @@ class ContinuousActorCritic(ActorCritic):
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         if isinstance(self._noise, OUNoise):
-            self._noise.drift = state[_DRIFT].to(self.actor.device) if _DRIFT in state else None
+            self._noise.load_drift(state.get(_DRIFT), self.actor.device)
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None

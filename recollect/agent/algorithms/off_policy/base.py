@@ -1,5 +1,6 @@
 """`OffPolicyAlgorithm`: critics that learn from replayed transitions, with target networks."""
 
+import math
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor
 from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
+from recollect.agent.algorithms.regression import Regression, regression
 from recollect.agent.algorithms.transitions import Transitions, read_transitions
 from recollect.agent.algorithms.utils import frozen
 from recollect.roles import Batch, Device, VectorEnvs
@@ -33,6 +35,19 @@ class OffPolicyAlgorithm(LearningAlgorithm):
         Both are given for each critic and row, `[num_critics, rows, 1]`.
         """
         return steps.mean(losses), steps.errors(errors.detach().abs().mean(0))
+
+    def _regress(
+        self,
+        steps: Transitions,
+        values: Tensor,
+        target: Tensor,
+        *,
+        action: Tensor | None = None,
+        delta: float = math.inf,
+    ) -> Regression:
+        """Compare what critics predict of steps with a target; `sizes` are as the storage takes them."""
+        found = regression(values, target, steps.weights, action, delta)
+        return found._replace(sizes=steps.errors(found.sizes))
 
     def _fixed_critics(self) -> AbstractContextManager[None]:
         """Let the critics take no gradients inside: a policy climbs their values, and they stay where they are."""

@@ -62,7 +62,8 @@ class C51(DistributionalDQN):
         self._support = torch.linspace(*ends, config.num_atoms, device=self.device)
 
     def _mean(self, atoms: Tensor) -> Tensor:
-        return atoms.softmax(-1) @ self._support
+        # No matrix product, which a lower precision would round until neighbouring actions are worth the same.
+        return (atoms.softmax(-1) * self._support).sum(-1)
 
     def _compare(self, atoms: Tensor, steps: Transitions, next_atoms: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():

@@ -48,15 +48,15 @@ class CrossQ(SAC):
     config: CrossQConfig
     title = "CrossQ"
 
-    def _critic_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    def _fit_critics(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         following = steps.next_features(target=False)
         with torch.no_grad(), running_statistics(self.policy):
             action, log_prob = self.policy(following).sample_with_log_prob(self.generator)
         features, actions = torch.cat([steps.features, following]), torch.cat([steps.action, action])
         q_t, q_tp1 = self.critics(features, actions).chunk(2, 1)  # [num_critics, rows, 1]
         value = soft_value(self._lowest(q_tp1.detach()), log_prob, temperature)
-        errors = td_target(steps.reward, steps.discount, value) - q_t
-        return errors, 0.5 * errors.square()
+        fit = self._regress(steps, q_t, td_target(steps.reward, steps.discount, value))
+        return fit.loss, fit.sizes
 
     def _policy_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         with running_statistics(self.critics):

@@ -54,11 +54,11 @@ class DDPG(ContinuousActorCritic):
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
-        errors = self._target(steps) - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
-        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
-        losses = {"loss_q": loss_q} | self._policy_loss(steps)
+        target = self._target(steps)
+        fit = self._regress(steps, self.critics(steps.features, steps.action), target)
+        losses = {"loss_q": fit.loss} | self._policy_loss(steps)
         backward(*losses.values())
-        return Losses(losses, sizes)
+        return Losses(losses, fit.sizes)
 
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:

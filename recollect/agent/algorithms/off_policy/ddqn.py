@@ -13,7 +13,7 @@ from recollect.agent.algorithms.exploration import EpsilonConfig, EpsilonGreedy
 from recollect.agent.algorithms.learning import Losses
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import best_action, double_q_value, huber, td_target
+from recollect.agent.algorithms.targets import best_action, double_q_value, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import number, option
@@ -64,11 +64,10 @@ class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
-        q_t = self.critics(steps.features).gather(-1, steps.action[None])  # [1, rows, 1]
-        errors = self._target(steps) - q_t
-        loss, sizes = self._critic_loss(steps, errors, huber(errors, self.config.huber_delta))
-        backward(loss)
-        return Losses({"loss_q": loss, "q": q_t.mean()}, sizes)
+        q_t = self.critics(steps.features)  # [1, rows, num_actions]
+        fit = self._regress(steps, q_t, self._target(steps), action=steps.action, delta=self.config.huber_delta)
+        backward(fit.loss)
+        return Losses({"loss_q": fit.loss, "q": fit.values.mean()}, fit.sizes)
 
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:

@@ -101,13 +101,12 @@ class IQL(ContinuousActorCritic):
             v_tp1 = self.critics.state_value(steps.next_features(target=False))
             target = td_target(steps.reward, steps.discount, v_tp1)
             q_t = self._lowest(self.target_critics(steps.target_features(), steps.action))
-        errors = target - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
+        fit = self._regress(steps, self.critics(steps.features, steps.action), target)
         advantage = q_t - self.critics.state_value(steps.features)
         loss_v = steps.mean(expectile_losses(advantage, self.config.expectile))
-        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
-        losses = {"loss_q": loss_q + loss_v, "loss_pi": self._policy_loss(steps, advantage.detach())}
+        losses = {"loss_q": fit.loss + loss_v, "loss_pi": self._policy_loss(steps, advantage.detach())}
         backward(*losses.values())
-        return Losses(losses | {"loss_v": loss_v}, sizes)
+        return Losses(losses | {"loss_v": loss_v}, fit.sizes)
 
     def _policy_loss(self, steps: Transitions, advantage: Tensor) -> Tensor:
         """Behaviour cloning, in which good actions count more."""

@@ -90,10 +90,9 @@ class MPO(ContinuousActorCritic):
         with torch.no_grad():
             sampled = self._sample_next(steps)
             target = td_target(steps.reward, steps.discount, sampled.values.mean(0))
-        errors = target - self.critics(steps.features, steps.action)  # [num_critics, rows, 1]
-        loss_q, sizes = self._critic_loss(steps, errors, 0.5 * errors.square())
-        backward(loss_q)
-        return Losses({"loss_q": loss_q} | self._improve_policy(steps, sampled), sizes)
+        fit = self._regress(steps, self.critics(steps.features, steps.action), target)
+        backward(fit.loss)
+        return Losses({"loss_q": fit.loss} | self._improve_policy(steps, sampled), fit.sizes)
 
     def _sample_next(self, steps: Transitions) -> Sampled:
         features = steps.next_features(target=True)

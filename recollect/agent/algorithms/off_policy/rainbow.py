@@ -39,4 +39,4 @@ class Rainbow(C51):
     config_class = RainbowConfig
     config: RainbowConfig
     title = "Rainbow"
-    adam_epsilon = 1.5e-4
+    optimiser_epsilon = 1.5e-4

@@ -69,7 +69,7 @@ class SoftActorCritic(ActorCritic):
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
         temperature = self.temperature
-        loss_q, sizes = self._critic_loss(steps, *self._critic_losses(steps, temperature))
+        loss_q, sizes = self._fit_critics(steps, temperature)
         losses, told = {"loss_q": loss_q}, {"temperature": temperature}
         if (self.num_computed + 1) % self.config.policy_delay == 0:
             policy_losses, log_prob = self._policy_losses(steps, temperature)
@@ -81,12 +81,12 @@ class SoftActorCritic(ActorCritic):
         backward(*losses.values())
         return Losses(losses | told, sizes)
 
-    def _critic_losses(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
-        """TD errors and losses of each critic and row, `[num_critics, rows, 1]`."""
+    def _fit_critics(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum of all critics' losses, and the sizes of their TD errors as the storage takes them."""
         with torch.no_grad():
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
-        errors = target - self._taken_values(steps)
-        return errors, 0.5 * errors.square()
+        fit = self._regress(steps, self._taken_values(steps), target)
+        return fit.loss, fit.sizes
 
     def _target_entropy(self, steps: Transitions) -> float | Tensor:
         """Entropy that the temperature steers to in these states."""

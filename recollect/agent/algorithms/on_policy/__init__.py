@@ -1,1 +1,4 @@
-"""Algorithms that learn from what their present policy did."""
+"""On-policy algorithms, which learn from fresh rollouts: one module for each, and their common bases.
+
+The registry finds them by name; no other room imports them.
+"""

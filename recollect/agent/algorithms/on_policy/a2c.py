@@ -41,7 +41,7 @@ class A2C(PolicyGradient):
     config_class = A2CConfig
     config: A2CConfig
     title = "A2C"
-    adam_epsilon = 1e-5
+    optimiser_epsilon = 1e-5
 
     def _backward(self, batch: Batch) -> Losses:
         features, rows, mask = self._read(batch)

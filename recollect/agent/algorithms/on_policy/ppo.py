@@ -53,7 +53,7 @@ class PPO(PolicyGradient):
     config_class = PPOConfig
     config: PPOConfig
     title = "PPO"
-    adam_epsilon = 1e-5
+    optimiser_epsilon = 1e-5
 
     @property
     def clip(self) -> float:

@@ -41,7 +41,8 @@ class PQN(EpsilonGreedy, OnPolicyAlgorithm):
 
     Layer norms stand in for target networks, and fresh steps of many environments for a replay buffer. Targets are
     Q(lambda) returns: the storage's `gae_lambda` is that lambda (0.65 on Atari games in the paper), and the value of a
-    state is that of its best action. Actions at random are drawn as in `DDQN`.
+    state is that of its best action. Actions at random are drawn as in `DDQN`. Convolutions have no layer norms,
+    unlike in the paper.
 
     Examples
     --------

@@ -65,6 +65,7 @@ class EREBuffer(PERBuffer):
     drawn_keys: ClassVar[tuple[str, ...]] = (*PERBuffer.drawn_keys, keys.CK)
 
     create_factory = Creates(EREConfig)
+    title = "ERE"
     config: EREConfig
     cmin: int
 

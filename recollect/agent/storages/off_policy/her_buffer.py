@@ -81,6 +81,7 @@ class HERBuffer(EREBuffer):
     """
 
     create_factory = Creates(HERConfig)  # type: ignore[assignment]  # promised order
+    title = "HER"
     config: HERConfig
 
     def __init__(

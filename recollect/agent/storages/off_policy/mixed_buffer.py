@@ -107,6 +107,7 @@ class MixedBuffer(HERBuffer):
     """
 
     create_factory = Creates(MixedConfig)
+    title = "mixed replay"
     config: MixedConfig
 
     def __init__(

@@ -39,6 +39,7 @@ class NStepReplayBuffer(ReplayBuffer):
     """
 
     create_factory = Creates(NStepConfig)
+    title = "n-step replay"
     config: NStepConfig
     n_step: int
 

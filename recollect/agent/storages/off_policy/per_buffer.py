@@ -67,6 +67,7 @@ class PERBuffer(NStepReplayBuffer):
     drawn_keys: ClassVar[tuple[str, ...]] = (keys.PER_WEIGHTS,)
 
     create_factory = Creates(PERConfig)
+    title = "PER"
     config: PERConfig
     epsilon: float
     alpha: float

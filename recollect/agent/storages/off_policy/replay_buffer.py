@@ -94,6 +94,7 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     storage_tensors = (*STEP_KEYS, keys.ACTION_PROBS)
     create_factory = Creates(ReplayConfig)
+    title = "uniform replay"
     config: ReplayConfig
     # Columns that a batch has because of how it was drawn, beside the ids.
     drawn_keys: ClassVar[tuple[str, ...]] = ()
@@ -248,7 +249,7 @@ class ReplayBuffer(BaseBuffer, Storage):
             )
         if not self._has_priorities():
             self._warn_once(
-                f"this {type(self).__name__} draws uniformly, so that priorities change nothing; use a PERBuffer with "
+                f"this {type(self).__name__} draws uniformly, so priorities have no effect; use a PERBuffer with "
                 "an alpha, e.g. alpha=0.6"
             )
         self.after_gradients(batch, {keys.ALGORITHM: {keys.ERRORS: errors}})

@@ -1,1 +1,4 @@
-"""Storages for on-policy algorithms: one module for each buffer, and what they share."""
+"""Storages for on-policy algorithms: one module for each buffer, and what they share.
+
+The registry finds them by name.
+"""

@@ -46,6 +46,7 @@ class GAEBuffer(RolloutBuffer):
     """
 
     create_factory = Creates(GAEConfig)
+    title = "GAE"
     config: GAEConfig
     gae_lambda: float
 

@@ -44,6 +44,7 @@ class VTraceBuffer(RolloutBuffer):
     takes_older_policies = True
 
     create_factory = Creates(VTraceConfig)
+    title = "V-trace"
     config: VTraceConfig
     rho_bar: float
     c_bar: float

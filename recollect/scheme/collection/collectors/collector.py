@@ -50,7 +50,7 @@ class LocalCollector(CollectorBase):
 
     def beside(self, overlap: Overlap) -> AbstractContextManager[None]:
         """Collects for a stage beside the updates of a block, or before it, and stores that after it."""
-        return overlap.running(self.worker.aside)
+        return overlap.running(self.worker.deferred)
 
     def reports(self) -> tuple[WorkerReport, ...]:
         """None: there are no remote workers."""

@@ -11,7 +11,7 @@ from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.collection.worker.episodes import Episode
-from recollect.scheme.gradients.normaliser_sums import follow
+from recollect.scheme.normaliser_sums import follow
 
 Incarnation = tuple[int, int, int]
 """Index of a worker's parent, its own, and its epoch: the source of a stream of steps."""

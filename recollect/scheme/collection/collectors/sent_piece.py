@@ -1,6 +1,5 @@
 """`SentPiece`: the steps that a worker saw in one go, on their way to the learner's storage."""
 
-import importlib
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,8 +10,8 @@ from recollect.agent.storages.experience.store.outbox import Outbox
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.schema import Schema
 from recollect.agent.storages.experience.store.schema_text import dump_schema
-from recollect.errors import ConfigError
-from recollect.scheme.gradients.normaliser_sums import Statistics
+from recollect.extras import import_extra
+from recollect.scheme.normaliser_sums import Statistics
 
 # The fastest of zstd's ordinary levels: more cost more time than they save on a common network.
 _LEVEL: Final = 1
@@ -87,9 +86,4 @@ def decompress(frame: np.ndarray) -> np.ndarray:
 
 
 def _zstandard() -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError as error:
-        raise ConfigError(
-            "compression needs the extra 'ray': pip install \"recollect[ray]\"; or do not compress"
-        ) from error
+    return import_extra("zstandard", "ray", "compression needs", "; or do not compress")

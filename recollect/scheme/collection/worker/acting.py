@@ -14,6 +14,7 @@ from recollect.errors import SchemaError, StorageError
 from recollect.roles import (
     ActingStep,
     Algorithm,
+    FollowsEpisodes,
     Observation,
     RewardsNews,
     Sample,
@@ -27,6 +28,7 @@ from recollect.scheme.collection.worker.episodes import Episode, EpisodeLog
 from recollect.scheme.collection.worker.rows import Rows
 
 _ENVS: Final = "envs"
+_OF_ACTOR: Final = "actor"
 GAP: Final = "gap"
 
 
@@ -98,6 +100,7 @@ class Acting:
         self.latest_obs, self.rhs, self.done = self._components.actor.actor_initial_states(envs.reset())
         self._none = torch.zeros_like(self.done)
         self._log = EpisodeLog(envs.num_envs)
+        self._tell_actor({})
         self._chosen: ActingStep | None = None
         self.is_mid_step = False
 
@@ -111,12 +114,14 @@ class Acting:
         envs = "a step was interrupted" if self.is_mid_step else state_of(self._components.envs_train)
         if isinstance(envs, str):
             return {GAP: envs}
+        actor = self._components.actor
         return {
             _ENVS: envs,
             keys.OBS: self.latest_obs,
             keys.RHS: self.rhs,
             keys.DONE: self.done,
             keys.EPISODES: self._log.state(),
+            _OF_ACTOR: actor.episodes_state() if isinstance(actor, FollowsEpisodes) else {},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -129,9 +134,16 @@ class Acting:
         self.latest_obs = map_observation(lambda values: np.asarray(values).copy(), state[keys.OBS])
         self.rhs, self.done = (state[key].to(self._device, copy=True) for key in (keys.RHS, keys.DONE))
         self._log.load_state(state[keys.EPISODES])
+        self._tell_actor(state.get(_OF_ACTOR, {}))
         self._chosen = None
         self.is_mid_step = False
         self._has_joined = True
+
+    def _tell_actor(self, state: Mapping[str, Any]) -> None:
+        """Tell an actor that follows episodes where they are; nothing stands for new ones."""
+        actor = self._components.actor
+        if isinstance(actor, FollowsEpisodes):
+            actor.load_episodes(state, self._components.envs_train.num_envs)
 
     def hear(self, word: str) -> None:
         """Take in a word from outside."""
@@ -232,7 +244,7 @@ class Acting:
         other: dict[str, Tensor] = {}
         if algo is not self._silent_algo or actor.is_recurrent:
             # A step with random actions needs of it the memory, and what is stored beside actions.
-            with algo.aside():
+            with algo.preserving_exploration():
                 _, _, rhs, other = algo.acting_step(obs, rhs, done)
             self._silent_algo = None if other else algo
         action = actor.random_actions(len(done), obs)
@@ -294,7 +306,7 @@ def state_of(envs: VectorEnvs) -> dict[str, Any] | str:
     return envs.state() if isinstance(envs, SavableEnvs) else f"{type(envs).__name__} has no method state"
 
 
-def _form(values: Any) -> Any:
+def _form(values: Observation) -> object:
     """Dtypes and shapes of (nested) arrays, as nested."""
     if isinstance(values, Mapping):
         return {key: _form(value) for key, value in values.items()}

@@ -123,6 +123,8 @@ class EpisodeLog:
         num_steps = np.asarray(state[_STEPS]).astype(np.int64)
         if rewards.shape != self._rewards.shape or num_steps.shape != self._num_steps.shape:
             raise ValueError(f"returns of {rewards.shape} episodes are not those of {len(self._rewards)} envs")
+        if not np.isfinite(rewards).all() or (num_steps < 0).any():
+            raise ValueError("episodes have returns that are not finite, or fewer steps than none")
         self._rewards, self._num_steps = rewards, num_steps
 
     @property
@@ -168,9 +170,9 @@ def equal_shares(total: int, num_shares: int) -> list[int]:
     return [share + (index < rest) for index in range(num_shares)]
 
 
-def _load_episode(env: Any, total: Any, length: Any, success: Any) -> Episode:
+def _load_episode(env: object, total: object, length: object, success: object) -> Episode:
     """An episode from what a file says of it."""
-    return Episode(as_count(env), float(total), as_count(length), None if success is None else as_number(success))
+    return Episode(as_count(env), as_number(total), as_count(length), None if success is None else as_number(success))
 
 
 def _mean(values: Sequence[float]) -> float:

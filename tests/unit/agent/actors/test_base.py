@@ -7,6 +7,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 
 from recollect.agent.actors import Actor
+from recollect.agent.actors.spaces import ALIGNMENT
 from tests.unit.agent.actors.actors import KINDS, make_actor
 
 NUM_ENVS = 3
@@ -64,9 +65,17 @@ def test_bytes_stay_bytes_until_they_are_inside() -> None:
     assert features.dtype == torch.float32
 
 
-def test_arrays_are_not_copied_on_their_way_in() -> None:
-    obs = _observation(make_actor("ddqn").obs_space, 2)
-    assert make_actor("ddqn").to_tensors(obs).data_ptr() == obs.ctypes.data
+def test_arrays_are_copied_on_their_way_in_only_to_be_aligned() -> None:
+    actor = make_actor("ddqn")
+    obs = _observation(actor.obs_space, 2)
+    memory = np.empty(obs.size + 2 * ALIGNMENT, np.float32)
+    for start in range(ALIGNMENT):
+        given = memory[start : start + obs.size].reshape(obs.shape)
+        given[:] = obs
+        found = actor.to_tensors(given)
+        assert torch.equal(found, torch.from_numpy(obs))
+        assert found.data_ptr() % ALIGNMENT == 0
+        assert (found.data_ptr() == given.ctypes.data) == (given.ctypes.data % ALIGNMENT == 0)
 
 
 @pytest.mark.parametrize(

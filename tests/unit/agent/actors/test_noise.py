@@ -3,7 +3,7 @@ import torch
 from torch import Generator
 
 from recollect.agent.actors import GaussianNoise, OUNoise
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, StorageError
 
 MIDWAY = torch.zeros(1, 1)
 
@@ -49,3 +49,13 @@ def test_noise_takes_any_number_of_envs() -> None:
 def test_noise_that_cannot_be_is_refused(maker: type, options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         maker(**options)
+
+
+@pytest.mark.parametrize(
+    "drift", [torch.zeros(2), torch.zeros(2, 1, dtype=torch.float64), torch.full((2, 1), torch.nan), [[1, 2]]]
+)
+def test_what_no_noise_can_have_been_is_refused(drift: object) -> None:
+    noise = OUNoise()
+    with pytest.raises(StorageError, match="drifting noise"):
+        noise.load_drift(drift, torch.device("cpu"))
+    assert noise.drift is None

@@ -37,6 +37,18 @@ def test_weights_and_errors_stay_in_float32() -> None:
     assert {weight.dtype for weight in agent.actor.parameters()} == {torch.float32}  # type: ignore[attr-defined]
 
 
+def test_values_of_a_distribution_are_not_rounded() -> None:
+    """Neighbouring actions would be worth the same, and the first of them would be taken."""
+    agent = make_agent("c51", lowest_return=-100.0, highest_return=100.0)
+    atoms = torch.zeros(1, 2, 51)
+    atoms[0, 1, 26] = 1e-3
+    agent.algo.critics = lambda features: atoms[None]
+    obs, rhs, done = agent.actor.actor_initial_states(torch.zeros(1, *agent.actor.obs_space.shape))
+    with torch.autocast("cpu", torch.bfloat16):
+        action, *_ = agent.algo.acting_step(obs, rhs, done, deterministic=True)
+    assert action.item() == 1
+
+
 def test_a_memory_keeps_its_precision() -> None:
     with pytest.raises(ConfigError, match="without memory"):
         make_agent("sac", precision="bfloat16", actor_options={"memory": "gru"})

@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, Space, Text
 from torch import nn
 
 from recollect import keys
+from recollect.agent.actors.networks.distributions import SquashedGaussian
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.algorithms.factory import AlgorithmFactory
 from recollect.agent.algorithms.off_policy.sac import SAC, SACConfig
@@ -215,6 +216,52 @@ def test_features_of_ones_own_are_dropped_out_in_learning_alone(name: str) -> No
         losses.append(agent.algo.compute_gradients(make_batch(agent))[1][keys.ALGORITHM]["loss_q"])
     assert torch.equal(*actions)
     assert losses[0] != losses[1]
+
+
+class OwnPolicy(nn.Sequential):
+    """A policy of the user's own, with dropout."""
+
+    def forward(self, features: torch.Tensor) -> SquashedGaussian:
+        mean = super().forward(features)
+        return SquashedGaussian(mean, torch.ones_like(mean))
+
+
+class OwnCell(nn.Module):
+    """A memory of the user's own, with dropout."""
+
+    out_features = state_size = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, features: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.dropout(features), state
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("sac", {"policy_head": lambda size, space, _: OwnPolicy(nn.Linear(size, space.shape[0]), nn.Dropout(0.5))}),
+        ("ddqn", {"critic_head": lambda size, space, _: nn.Sequential(nn.Linear(size, int(space.n)), nn.Dropout(0.5))}),
+        ("sac", {"memory": lambda *_: OwnCell()}),
+    ],
+    ids=["policy", "critic", "memory"],
+)
+def test_networks_of_ones_own_are_dropped_out_in_learning_alone(name: str, own: dict[str, Any]) -> None:
+    actor = make_agent(name, actor_options=own).actor
+    obs, rhs, done = actor.actor_initial_states(torch.randn(5, 3, generator=torch.Generator().manual_seed(1)))
+
+    def compute() -> torch.Tensor:
+        features = actor.encode(obs, rhs, done)[0]
+        return actor.critics(features) if name == "ddqn" else actor.policy(features).mean
+
+    acted = [compute() for _ in range(2)]
+    with actor.learning(torch.Generator()):
+        learned = [compute() for _ in range(2)]
+    assert torch.equal(*acted)
+    assert not torch.equal(*learned)
+    assert torch.equal(compute(), acted[0])
 
 
 def test_a_batch_norm_of_ones_own_acts_in_one_env_and_its_copy_follows() -> None:

@@ -31,6 +31,19 @@ def test_infos_are_those_of_the_step_also_where_a_reset_followed() -> None:
         assert all(info["_step"].all() for info in infos)
 
 
+def test_envs_in_turn_get_discrete_actions_as_numbers_of_python() -> None:
+    seen: list[Any] = []
+
+    class Noting(Toy):
+        def step(self, action: Any) -> Any:
+            seen.append(action)
+            return super().step(action)
+
+    play(VecEnv(SyncVectorEnv([Noting, Noting]), seeds=[0, 1]), 1)
+    assert seen == [0, 0]
+    assert [type(action) for action in seen] == [int, int]
+
+
 class Forgetful(ToyVector):
     """Resets in the same step and forgets the last observation."""
 

@@ -16,6 +16,8 @@ from recollect.agent.envs import VecEnv
 from tests.unit.agent.envs.toys import Toy
 from tests.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[4]
 ACTIONS = np.zeros((2, 1), np.int64)
 

@@ -25,7 +25,7 @@ from recollect.runs import state_files
 
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 TEXT = ("Blackjack-v1", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4")
-OWN = ("recollect/BitFlip-v0", "recollect/RecallCue-v0")
+OWN = ("recollect/BitFlip-v0", "recollect/RecallCue-v0", "recollect/RoomChain-v0")
 MUJOCO = (
     "Ant-v5",
     "HalfCheetah-v5",
@@ -278,7 +278,7 @@ def test_physics_of_another_size_are_refused(name: str) -> None:
         write_state(env, states)
 
 
-def test_a_generator_goes_on_where_it_was() -> None:
+def test_a_generator_continues_where_it_was() -> None:
     for kind in (np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64):
         generator = np.random.Generator(kind(1))
         generator.random(3)

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from recollect.agent.envs.tasks import BIT_FLIP_ID, RECALL_CUE_ID, BitFlip, RecallCue
+from recollect.agent.envs.tasks import BIT_FLIP_ID, RECALL_CUE_ID, ROOM_CHAIN_ID, BitFlip, RecallCue, RoomChain
 from recollect.errors import ConfigError
 
 
-@pytest.mark.parametrize(("task_id", "options"), [(BIT_FLIP_ID, {"n": 5}), (RECALL_CUE_ID, {"delay": 3})])
+@pytest.mark.parametrize(
+    ("task_id", "options"), [(BIT_FLIP_ID, {"n": 5}), (RECALL_CUE_ID, {"delay": 3}), (ROOM_CHAIN_ID, {})]
+)
 def test_tasks_are_proper_envs(task_id: str, options: dict[str, Any]) -> None:
     check_env(gym.make(task_id, **options).unwrapped, skip_render_check=True)
 
@@ -73,7 +75,37 @@ def test_recall_cue_asks_after_the_delay(delay: int) -> None:
     assert cues == {0, 1, 2}
 
 
-@pytest.mark.parametrize("make", [lambda: BitFlip(0), lambda: RecallCue(0), lambda: RecallCue(3, 0)])
+@pytest.mark.parametrize(
+    "make", [lambda: BitFlip(0), lambda: RecallCue(0), lambda: RecallCue(3, 0), lambda: RoomChain(0)]
+)
 def test_bad_sizes(make: Any) -> None:
     with pytest.raises(ConfigError, match="must be at least 1"):
         make()
+
+
+def test_a_chain_of_rooms_pays_in_the_last_one_alone() -> None:
+    env = RoomChain(6)
+    room, _ = env.reset(seed=1)
+    assert room == 0
+    doors = []
+    for number in range(6):
+        after, reward, terminated, truncated, info = env.step(np.int64(0))
+        doors.append(0 if after > room else 1)
+        if doors[-1]:
+            assert after == max(0, number - 1), "the wrong door leads back"
+            env = RoomChain(6)  # the same doors, and steps enough
+            env.reset()
+            for door in doors:
+                after, reward, terminated, truncated, info = env.step(np.int64(door))
+        room = after
+        is_last = number == 5
+        assert (room, reward, terminated, truncated) == (number + 1, float(is_last), is_last, False)
+        assert info["is_success"] is is_last
+    assert set(doors) == {0, 1}, "no door is right everywhere"
+
+
+def test_a_chain_of_rooms_leaves_no_time_to_wander_about() -> None:
+    env = RoomChain(4)
+    door = next(door for door in (0, 1) if RoomChain(4).step(np.int64(door))[0] == 0)
+    ends = [env.step(np.int64(door)) for _ in range(6)]
+    assert [(end[0], end[3]) for end in ends] == [(0, False)] * 5 + [(0, True)]

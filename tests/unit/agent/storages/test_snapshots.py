@@ -1,4 +1,4 @@
-"""A storage that was written and read again holds the same, draws the same, and goes on the same."""
+"""A storage that was written and read again holds the same, draws the same, and continues the same."""
 
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def test_parameters_stay_those_of_the_storage_that_reads(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("num_returns", [0, 3])
-def test_eta_goes_on_from_the_value_of_the_storage_that_reads(num_returns: int, tmp_path: Path) -> None:
+def test_eta_continues_from_the_value_of_the_storage_that_reads(num_returns: int, tmp_path: Path) -> None:
     storage, expected = build("ere", eta=0.99), build("ere", eta=0.5)
     for each in (storage, expected):
         each.insert_data_slice(make_slice(9, num_envs=NUM_ENVS))

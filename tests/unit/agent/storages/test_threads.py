@@ -140,6 +140,7 @@ class Workers:
             self.errors.append(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rows_are_consistent_while_another_thread_writes(variant: str) -> None:
     memory = make_memory(variant)

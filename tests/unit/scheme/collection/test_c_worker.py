@@ -124,7 +124,7 @@ def test_returns_of_recent_episodes() -> None:
 
 
 @pytest.mark.parametrize("where", ["envs_train.step", "storage.insert_transition", "actor.observe"])
-def test_after_an_interrupted_step_episodes_begin_anew(where: str) -> None:
+def test_after_an_interrupted_step_episodes_begin_again(where: str) -> None:
     worker = make_worker(((5,), (9,)))
     worker.collect_train_data(2)
     envs, (part, method) = worker.envs_train, where.split(".")

@@ -14,8 +14,8 @@ from recollect.scheme.base.commands import ReplaceComponent, SetAlgorithmParamet
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.normaliser_sums import take_sums
 from recollect.scheme.gradients.sync_source import SyncGradientSource
+from recollect.scheme.normaliser_sums import take_sums
 from recollect.scheme.updates.u_worker import UWorker
 from tests.schemes import make_scheme
 from tests.unit.scheme.gradients.fakes import WorkersHere
@@ -27,12 +27,17 @@ def no_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_gradients(
-    kind: Any, num_workers: int = 2, start_steps: int = 16, journals: Path | None = None, **options: Any
+    kind: Any,
+    num_workers: int = 2,
+    start_steps: int = 16,
+    journals: Path | None = None,
+    algo: str = "sac",
+    **options: Any,
 ) -> Any:
     """Real workers of a small agent, all with the same seeds, and a learner of the same."""
     workers = []
     for index in range(num_workers):
-        scheme = make_scheme("sac", "per", start_steps=start_steps)
+        scheme = make_scheme(algo, "per", start_steps=start_steps)
         worker = GWorker(
             index,
             lambda *_, scheme=scheme: scheme.gradients.col_workers,
@@ -40,16 +45,18 @@ def make_gradients(
             journal_folder=journals,
         )
         workers.append(worker)
-    return kind(make_scheme("sac", "per").col_worker, WorkersHere(workers), **options)
+    return kind(make_scheme(algo, "per").col_worker, WorkersHere(workers), **options)
 
 
 def weights_of(algo: Any) -> list[torch.Tensor]:
     return [weight.clone() for weight in algo.actor.state_dict().values()]
 
 
-def test_workers_that_all_do_the_same_are_as_one_here() -> None:
-    here = make_scheme("sac", "per", start_steps=8)
-    elsewhere = [make_gradients(SyncGradientSource, number, start_steps=8) for number in (1, 2)]
+@pytest.mark.parametrize("algo", ["sac", "crossq"])
+def test_workers_that_all_do_the_same_are_as_one_here(algo: str) -> None:
+    """With the statistics of batches, which CrossQ acts by."""
+    here = make_scheme(algo, "per", start_steps=8)
+    elsewhere = [make_gradients(SyncGradientSource, number, start_steps=8, algo=algo) for number in (1, 2)]
     for update in (here.update_worker, *(UWorker(0, gradients) for gradients in elsewhere)):
         for _ in range(4):
             update.step()
@@ -71,7 +78,7 @@ def test_a_round_applies_the_mean() -> None:
     assert all(worker.col_worker.actor_version == 5 for worker in workers), "the weights before the last update"
 
 
-def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
+def test_a_lost_worker_is_left_out_and_continues_where_it_stood() -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -95,7 +102,7 @@ def test_a_lost_worker_is_left_out_and_goes_on_where_it_stood() -> None:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_lost_worker_goes_on_with_what_was_saved_of_its_storage(tmp_path: Path, is_damaged: bool) -> None:
+def test_a_lost_worker_continues_with_what_was_saved_of_its_storage(tmp_path: Path, is_damaged: bool) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -123,7 +130,7 @@ def restart(worker: GWorker) -> None:
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_saved: bool) -> None:
+def test_a_lost_worker_continues_with_all_that_was_counted(tmp_path: Path, is_saved: bool) -> None:
     """A checkpoint before it was lost makes no difference: the journal is newer."""
     gradients = make_gradients(SyncGradientSource, journals=tmp_path / "journals")
     update = UWorker(0, gradients)
@@ -145,7 +152,7 @@ def test_a_lost_worker_goes_on_with_all_that_was_counted(tmp_path: Path, is_save
     assert not (tmp_path / "journals").exists()
 
 
-def test_a_journal_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_journal_of_another_storage_is_not_resumed(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource, journals=tmp_path)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -174,7 +181,7 @@ def test_a_journal_that_cannot_be_written_does_not_stop_the_run(
     assert caplog.text.count("keeps no journal") == 2
 
 
-def test_what_was_saved_of_another_storage_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_what_was_saved_of_another_storage_is_not_resumed(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(2):
@@ -267,7 +274,7 @@ def test_a_loss_that_is_not_finite_is_told_with_its_batch() -> None:
     assert gradients.offending_batch["Reward"].shape == (8, 1)
 
 
-def test_a_state_is_gone_on_from_with_as_many_workers_or_others(tmp_path: Path) -> None:
+def test_a_state_is_resumed_with_as_many_workers_or_others(tmp_path: Path) -> None:
     gradients = make_gradients(SyncGradientSource)
     update = UWorker(0, gradients)
     for _ in range(3):

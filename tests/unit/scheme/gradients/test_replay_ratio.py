@@ -69,7 +69,7 @@ def test_the_ratio_holds_with_a_worker_that_is_lost_or_collects_less() -> None:
     assert update.num_updates == gradients.num_steps
 
 
-def test_it_is_gone_on_with_after_a_checkpoint_and_with_other_workers() -> None:
+def test_it_is_resumed_after_a_checkpoint_and_with_other_workers() -> None:
     before = make_sync(2, 0.3)
     update = UWorker(0, before)
     update.step()
@@ -84,7 +84,7 @@ def test_it_is_gone_on_with_after_a_checkpoint_and_with_other_workers() -> None:
     assert here.gradients.state()["replay_credit"] == pytest.approx(0.2)
 
 
-def test_a_successor_goes_on_with_what_was_due() -> None:
+def test_a_successor_continues_with_what_was_due() -> None:
     gradients = make_async(1, 0.3)
     update = UWorker(0, gradients)
     update.step()

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from recollect.scheme.base.engine import LOOPBACK
 from recollect.scheme.updates import all_reduce
 from recollect.scheme.updates.all_reduce import PeerWorker
-from recollect.scheme.updates.peer_group import LOOPBACK, Meeting
+from recollect.scheme.updates.peer_group import Meeting
 
 
 def join(peer: PeerWorker, group: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from recollect.config import build, resolve
 from recollect.errors import NotFiniteError
-from recollect.scheme.gradients.normaliser_sums import take_sums
+from recollect.scheme.normaliser_sums import take_sums
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.peer_group import PeerLostError
 from tests.schemes import make_scheme
@@ -38,23 +38,25 @@ class Peers:
         self.is_left = True
 
 
-Make = Callable[[Peers], PeerWorker]
+Make = Callable[..., PeerWorker]
 
 
 @pytest.fixture
 def make_peer(monkeypatch: pytest.MonkeyPatch) -> Make:
-    def make(group: Peers) -> PeerWorker:
-        scheme: Any = make_scheme("sac", "per", start_steps=8)
-        peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers)
+    def make(group: Peers, algo: str = "sac") -> PeerWorker:
+        scheme: Any = make_scheme(algo, "per", start_steps=8)
+        peer = PeerWorker(0, lambda *_: scheme.gradients.col_workers, num_peers=1 + round(group.share))
         join(peer, group, monkeypatch)
         return peer
 
     return make
 
 
-def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make) -> None:
-    here = make_scheme("sac", "per", start_steps=8)
-    alone, twin = make_peer(Peers()), make_peer(Peers(share=1.0))
+@pytest.mark.parametrize("algo", ["sac", "crossq"])
+def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make, algo: str) -> None:
+    """With the statistics of batches, which CrossQ acts by."""
+    here = make_scheme(algo, "per", start_steps=8)
+    alone, twin = make_peer(Peers(), algo), make_peer(Peers(share=1.0), algo)
     for _ in range(3):
         here.update_worker.step()
         reports = [peer.run_stage() for peer in (alone, twin)]
@@ -63,7 +65,7 @@ def test_peers_that_all_do_the_same_are_as_one_here(make_peer: Make) -> None:
     for name, weight in here.actor.state_dict().items():
         assert torch.equal(alone.algo.actor.state_dict()[name], weight), name
         assert torch.equal(twin.algo.actor.state_dict()[name], weight), name
-        assert (reports[0].learned.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
+        assert (reports[0].weights.actor[name] == weight.numpy()).all()  # type: ignore[union-attr]
 
 
 def test_a_peer_goes_along_while_others_have_gradients(make_peer: Make) -> None:
@@ -95,7 +97,7 @@ def test_a_stage_without_a_peer_is_given_up(make_peer: Make) -> None:
     report = peer.run_stage()
     assert report.reason is not None
     assert report.version == 1
-    assert report.learned is None
+    assert report.weights is None
     assert group.is_left
     assert report.status.num_steps == 8, "what was collected is kept"
     assert peer.run_stage().reason is not None, "there is no group any more"

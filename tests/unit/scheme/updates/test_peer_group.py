@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from recollect.scheme.updates.peer_group import LOOPBACK, Meeting, PeerGroup, PeerLostError, open_meeting
+from recollect.scheme.base.engine import LOOPBACK
+from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
 from tests.waiting import PATIENCE_S
 
 CPU = torch.device("cpu")

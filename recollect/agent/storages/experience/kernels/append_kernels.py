@@ -272,12 +272,12 @@ def _append_one(header, carried, steps, flags, sources, lane, item):
     previous_row = lane_rows + ((position if position > 0 else slots) - 1) * row_bytes
     next_row = lane_rows + (position + 1 if position + 1 < slots else 0) * row_bytes
     low = _make_room(header, lane, number, next_row)
-    goes_on = number > low and load_i32(previous_row + layout.R_TAIL) == 0
-    if goes_on and not _continues(header, carried, sources, lane, number, row, item):
+    continues = number > low and load_i32(previous_row + layout.R_TAIL) == 0
+    if continues and not _continues(header, carried, sources, lane, number, row, item):
         cut_before_pending(header, carried, lane, number)
         header[layout.H_NUM_CUTS] += 1
-        goes_on = False
-    if not goes_on:
+        continues = False
+    if not continues:
         store_i32(row + layout.R_TAIL, np.int32(0))
         if header[layout.H_DEPTH] > 1:
             _begin_stacks(header, carried, sources, lane, number, item)

@@ -131,20 +131,20 @@ def _limit_ages(new, lane, number, num_rows, age):
 
 
 @nb.njit(**HELPER)
-def _copy_steps(old, lane, number, low, new, new_lane, new_number, num_steps, blocks, stacks, goes_on):
+def _copy_steps(old, lane, number, low, new, new_lane, new_number, num_steps, blocks, stacks, continues):
     """Copy steps, and what the last one led to, so that no stack reaches back further than the target holds.
 
-    Where the stream `goes_on`, the first row takes the place of what the newest step led to, whose stack is there.
+    Where the stream `continues`, the first row takes the place of what the newest step led to, whose stack is there.
     Elsewhere a first stack that reaches back is kept whole; if its frames are gone, nobody asks for it any more.
     """
     first = row_at(new, new_lane, new_number)
     is_stacked = new[layout.H_DEPTH] > 1
     age, whole = np.int64(0), np.int32(0)
-    if is_stacked and goes_on:
+    if is_stacked and continues:
         age, whole = age_of(first), load_i32(first + layout.R_WHOLE)
     num_rows = num_steps if is_cut(old, lane, number + num_steps - 1) else num_steps + 1
     _copy_slots(old, lane, number, new, new_lane, new_number, num_rows, blocks)
-    if is_stacked and not goes_on:
+    if is_stacked and not continues:
         reach = age_of(first)
         if reach == 0:
             whole = _copy_record(old, new, load_i32(first + layout.R_WHOLE), layout.H_WHOLES, layout.H_WHOLE_FREE)
@@ -169,11 +169,11 @@ def _append_span(old, new, carried, blocks, stacks, span):
     lane, number, new_lane = span[X_FROM_LANE], span[X_FROM], span[X_TO_LANE]
     num_known, num_new = span[X_NUM_KNOWN], span[X_NUM_STEPS] - span[X_NUM_KNOWN]
     head, low = head_of(new, new_lane), low_of(new, new_lane)
-    goes_on = head > low and not is_cut(new, new_lane, head - 1)
+    continues = head > low and not is_cut(new, new_lane, head - 1)
     breaks = is_cut(old, lane, number + num_known - 1) if num_known > 0 else span[X_BREAKS] != 0
-    if goes_on and (breaks or span[X_FOLLOWS] == 0):
+    if continues and (breaks or span[X_FOLLOWS] == 0):
         cut_before_pending(new, carried, new_lane, head)
-        goes_on = False
+        continues = False
     if num_new == 0:
         return
     begin, new_head = number + num_known, head + num_new
@@ -182,9 +182,9 @@ def _append_span(old, new, carried, blocks, stacks, span):
     evict_until(new, new_lane, new_head + 1 - new[layout.H_SLOTS])
     # Of more steps than fit, only the newest are copied.
     surplus = max(np.int64(0), num_new + 1 - new[layout.H_SLOTS])
-    goes_on = goes_on and surplus == 0
+    continues = continues and surplus == 0
     begin, head, num_new, low = begin + surplus, head + surplus, num_new - surplus, span[X_LOW]
-    _copy_steps(old, lane, begin, low, new, new_lane, head, num_new, blocks, stacks, goes_on)
+    _copy_steps(old, lane, begin, low, new, new_lane, head, num_new, blocks, stacks, continues)
     advance(new, new_lane, new_head)
 
 

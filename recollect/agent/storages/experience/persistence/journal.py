@@ -22,12 +22,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from recollect.agent.storages.experience.persistence.manifest import HEADS, Manifest, dump_store, load_standing
-from recollect.agent.storages.experience.persistence.snapshot import Snapshot, below, standing
+from recollect.agent.storages.experience.persistence.snapshot import Snapshot, standing
 from recollect.agent.storages.experience.persistence.snapshot_content import (
+    SEQUENCES,
+    SLOTS,
     Content,
     Extras,
     Part,
     SlotValues,
+    below,
     cut_slots,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
@@ -45,8 +48,6 @@ _SNAPSHOT: Final = "snapshot"
 _HEAD: Final = struct.Struct("<QI")
 _ABOUT: Final = "about"
 _PIECES: Final = "pieces/"
-_SLOTS: Final = "slots/"
-_SEQUENCES: Final = "sequences/"
 _BEGINS: Final = "begins"
 _ENDS: Final = "ends"
 # An entry is small: it is read whatever steps are asked for.
@@ -149,8 +150,8 @@ def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) ->
         arrays[f"{_PIECES}{lane // store.num_envs}"] = piece.data
     # A start is drawn, and gets a value, once it has all of its steps.
     begins, ends, values = cut_slots(ring, extras.slot_arrays, noted.heads - starts.length)
-    arrays |= {_BEGINS: begins, _ENDS: ends, **{_SLOTS + name: array for name, array in values.items()}}
-    arrays |= {_SEQUENCES + name: array for name, array in starts.state(ring, noted.heads).items()}
+    arrays |= {_BEGINS: begins, _ENDS: ends, **{SLOTS + name: array for name, array in values.items()}}
+    arrays |= {SEQUENCES + name: array for name, array in starts.state(ring, noted.heads).items()}
     changes = standing(store, extras.state)
     about = {"token": token, **changes, "store": dump_store(changes["store"])}
     arrays[_ABOUT] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -181,8 +182,8 @@ def _parse(arrays: Mapping[str, np.ndarray], base: Manifest) -> Content | None:
     if about["token"] != base.token:
         return None
     parts = [Part(int(group), _NO_END, partial(np.asarray, data)) for group, data in below(arrays, _PIECES).items()]
-    slots = SlotValues(arrays[_BEGINS], arrays[_ENDS], below(arrays, _SLOTS))
+    slots = SlotValues(arrays[_BEGINS], arrays[_ENDS], below(arrays, SLOTS))
     changes = load_standing(about, base.num_envs)
     if len(changes["cursors"][HEADS]) != base.num_lanes:
         raise ValueError("its lanes are not those of the snapshot")
-    return Content(parts, slots, below(arrays, _SEQUENCES), changes)
+    return Content(parts, slots, below(arrays, SEQUENCES), changes)

@@ -162,7 +162,7 @@ def _dump_source(source: Hashable) -> Any:
     raise StorageError(f"the source {source!r} cannot be written to a snapshot; use numbers, strings or tuples of them")
 
 
-def _load_source(source: Any) -> Hashable:
+def _load_source(source: object) -> Hashable:
     return tuple(_load_source(part) for part in source) if isinstance(source, list) else source
 
 

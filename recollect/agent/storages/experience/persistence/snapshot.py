@@ -22,10 +22,13 @@ from safetensors.numpy import load, save
 
 from recollect.agent.storages.experience.persistence.manifest import FIRSTS, HEADS, Chunk, Manifest, read_manifest
 from recollect.agent.storages.experience.persistence.snapshot_content import (
+    SEQUENCES,
+    SLOTS,
     Content,
     Extras,
     Part,
     SlotValues,
+    below,
     cut_slots,
     put_slots,
     put_steps,
@@ -44,8 +47,6 @@ from recollect.records import PARSE_ERRORS
 
 # A chunk that is still growing is written again each time: small enough for that, large enough to be few.
 _CHUNK_BYTES: Final = 1 << 23
-_SEQUENCES: Final = "sequences/"
-_SLOTS: Final = "slots/"
 _ARRAYS: Final = "arrays.safetensors"
 
 
@@ -94,9 +95,9 @@ class Snapshot:
         self._check_folder(name)
         with store.lock:
             ring = store.ring
-            arrays = {_SEQUENCES + path: array for path, array in store.starts.state(ring).items()}
+            arrays = {SEQUENCES + path: array for path, array in store.starts.state(ring).items()}
             slots = cut_slots(ring, extras.slot_arrays, ring.firsts)
-            arrays |= {_SLOTS + path: values for path, values in slots.values.items()}
+            arrays |= {SLOTS + path: values for path, values in slots.values.items()}
             chunks = list(self._cut_chunks(ring, store.num_envs))
             entries = {
                 "num_envs": store.num_envs,
@@ -297,9 +298,4 @@ def _read_content(manifest: Manifest, folder: Path) -> Content:
     arrays = load(read(manifest.arrays))
     firsts, heads = (np.array(manifest.cursors[name], np.int64) for name in (FIRSTS, HEADS))
     parts = [Part(chunk.group, chunk.end, partial(read_piece, chunk.file)) for chunk in manifest.chunks]
-    return Content(parts, SlotValues(firsts, heads, below(arrays, _SLOTS)), below(arrays, _SEQUENCES))
-
-
-def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """Arrays whose names have a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return Content(parts, SlotValues(firsts, heads, below(arrays, SLOTS)), below(arrays, SEQUENCES))

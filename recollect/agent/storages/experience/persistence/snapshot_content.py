@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from recollect.agent.storages.experience.store.lane_ring import LaneRing, ids_of
 from recollect.agent.storages.experience.store.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.sources import join
 from recollect.errors import StorageError
+
+# Begin the names of arrays in files: the state of sequences, and values kept beside steps.
+SEQUENCES: Final = "sequences/"
+SLOTS: Final = "slots/"
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class Content:
     slots: SlotValues
     sequences: Mapping[str, np.ndarray]
     changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def below(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Arrays whose names have a prefix, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def cut_slots(ring: LaneRing, slot_arrays: Mapping[str, np.ndarray], begins: np.ndarray) -> SlotValues:

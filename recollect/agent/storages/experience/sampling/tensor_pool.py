@@ -16,8 +16,11 @@ MakeTensor = Callable[[tuple[int, ...], np.dtype], torch.Tensor]
 
 
 def host_tensor(shape: tuple[int, ...], dtype: np.dtype) -> torch.Tensor:
-    """A tensor of undefined content in the memory of this process."""
-    return torch.from_numpy(np.empty(shape, dtype))
+    """A tensor of undefined content in the memory of this process.
+
+    In PyTorch's memory, which is aligned as products want it (`actors.spaces.as_tensor` says why), and NumPy's is not.
+    """
+    return torch.empty(shape, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
 
 
 class _Watched(NamedTuple):

@@ -56,12 +56,17 @@ def test_a_sequence_keeps_its_shift_and_other_parts_are_left_alone() -> None:
     space = Dict(image=_space(1, 40, 44), state=Box(-1, 1, (2,)))
     shift, frames, state = RandomShift(space, PIXELS), _images(2, 3, 1, 40, 44), torch.ones(2, 3, 2)
     shift.begin(Generator().manual_seed(3))
-    found = shift({"image": frames, "state": state})
-    assert found["state"] is state
+    # An update walks over the burn-in, then over the steps that it trains.
+    found = [shift.shift_sequences({"image": frames[:, part], "state": state}) for part in (slice(2), slice(2, 3))]
+    assert found[0]["state"] is state
+    shifted = torch.cat([part["image"] for part in found], 1)
     for row in range(2):
-        offsets = {_shift_of(frames[row, step, 0], found["image"][row, step, 0]) for step in range(3)}
+        offsets = {_shift_of(frames[row, step, 0], shifted[row, step, 0]) for step in range(3)}
         assert len(offsets) == 1
         assert None not in offsets
+    shift.end()
+    shift.begin(Generator().manual_seed(4))
+    assert not torch.equal(shift.shift_sequences({"image": frames, "state": state})["image"], shifted)
 
 
 def test_images_are_shifted_in_learning_alone() -> None:

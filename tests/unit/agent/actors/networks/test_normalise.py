@@ -1,10 +1,12 @@
 import numpy as np
+import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser, RunningMeanStd
+from recollect.errors import StorageError
 
 FLOATS = Box(-np.inf, np.inf, (2,), np.float32)
 
@@ -90,3 +92,22 @@ def test_returns_of_separate_sources_do_not_mix() -> None:
         normaliser.update(torch.ones(1, 1), ends, 1.0, source="a")
         normaliser.update(torch.full((1, 1), 10.0), ends, 1.0, source="b")
     np.testing.assert_allclose(normaliser.running.mean, np.mean([1, 2, 3, 10, 20, 30]))
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [torch.zeros(2, 1), torch.zeros(3, 1, dtype=torch.float64), torch.full((2, 1), np.nan, dtype=torch.float64), "x"],
+)
+def test_returns_of_another_form_are_refused(returns: object) -> None:
+    normaliser = RewardNormaliser()
+    with pytest.raises((StorageError, TypeError)):
+        normaliser.load_episodes({"returns": returns}, 2)
+    assert normaliser.episodes_state() == {}
+
+
+def test_new_episodes_begin_with_returns_of_0() -> None:
+    normaliser, ends = RewardNormaliser(), torch.zeros(1, 1)
+    normaliser.update(torch.full((1, 1), 10.0), ends, 1.0)
+    normaliser.load_episodes({}, 1)
+    normaliser.update(torch.full((1, 1), 2.0), ends, 1.0)
+    np.testing.assert_allclose(normaliser.running.mean, 6.0)

@@ -224,7 +224,7 @@ def test_what_acts_aside_explores_and_leaves_exploration_as_it_is(name: str, noi
     midway = (*start[:2], torch.zeros(50, 1))
     for each in (agent, undisturbed):
         each.algo.acting_step(*start)
-    with agent.algo.aside():
+    with agent.algo.preserving_exploration():
         first, second = (agent.algo.acting_step(*midway)[0] for _ in range(2))
     assert not torch.equal(first, second)
     assert agent.algo.num_acted == 50

@@ -65,3 +65,16 @@ def test_one_update_follows_a_stage_of_five_steps() -> None:
     algo = make_agent(Discrete(3), algorithm=A2C, update_every=A2C.config_class().update_every).algo
     assert (algo.update_every, algo.num_mini_batch, algo.num_epochs, algo.mini_batch_size) == (5, 1, 1, 15)
     assert algo.config.optimiser == "rmsprop"
+
+
+@pytest.mark.parametrize(("options", "epsilon"), [({}, 1e-5), ({"optimiser_kwargs": {"eps": 1e-3}}, 1e-3)])
+def test_rmsprop_divides_by_what_the_paper_says(options: dict[str, Any], epsilon: float) -> None:
+    """A first step is `lr * g / (sqrt(0.01 g²) + epsilon)`."""
+    agent = make_a2c(**options)
+    parameter = agent.algo.optimiser.parameters[0]
+    before = parameter.detach().clone()
+    agent.algo.optimiser.zero_grad()
+    parameter.grad = torch.full_like(parameter, 1e-4)
+    agent.algo.apply_gradients()
+    step = RATES["lr"] * 1e-4 / (0.1 * 1e-4 + epsilon)
+    torch.testing.assert_close(before - parameter, torch.full_like(parameter, step), rtol=1e-3, atol=1e-7)

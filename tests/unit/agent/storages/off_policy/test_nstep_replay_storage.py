@@ -154,7 +154,7 @@ def test_a_batch_is_a_named_tuple_of_tensors() -> None:
     assert {tensor.dtype for tensor in batch} == {torch.float32}
 
 
-def test_replay_iter_goes_on_and_sees_new_data() -> None:
+def test_replay_iter_continues_and_sees_new_data() -> None:
     envs = Envs(1)
     with storage(fetch_every=0) as made:
         envs.add_to(made, num_steps=2)
@@ -273,7 +273,7 @@ def test_all_but_the_first_batch_of_a_look_are_gathered_by_threads(monkeypatch: 
     assert len(names) == 8
 
 
-def test_learning_goes_on_while_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_continues_while_batches_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
     gather = OutputPlan.gather
     may_gather = threading.Event()
 
@@ -337,7 +337,7 @@ def test_threads_end_with_the_storage() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 4])
-def test_a_process_that_is_forked_goes_on_with_the_same_batches(num_workers: int) -> None:
+def test_a_process_that_is_forked_continues_with_the_same_batches(num_workers: int) -> None:
     with storage(num_workers=num_workers, batch_size=4, fetch_every=40) as made:
         Envs(1).add_to(made, num_steps=30)
         made.sample()
@@ -351,7 +351,7 @@ def test_a_process_that_is_forked_goes_on_with_the_same_batches(num_workers: int
         assert found == [made.sample().rewards.tolist() for _ in range(25)]
 
 
-def test_an_iterator_goes_on_after_an_empty_storage() -> None:
+def test_an_iterator_continues_after_an_empty_storage() -> None:
     with storage() as made:
         batches = made.replay_iter()
         with pytest.raises(StorageError, match="empty"):
@@ -483,7 +483,7 @@ def test_vector_envs_of_both_modes(mode: AutoresetMode, dictionary: bool) -> Non
 @pytest.mark.parametrize("dictionary", [False, True])
 @pytest.mark.parametrize("num_before", range(1, 7))
 @pytest.mark.parametrize("num_resets", [1, 2])
-def test_an_env_that_ended_before_a_reset_still_begins_anew_after_it(
+def test_an_env_that_ended_before_a_reset_still_begins_again_after_it(
     num_resets: int, num_before: int, dictionary: bool
 ) -> None:
     space, mode = DICT_SPACE if dictionary else OBSERVATIONS, AutoresetMode.NEXT_STEP
@@ -786,7 +786,7 @@ def test_without_cuda_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("num_workers", [0, 3])
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
-def test_a_new_instance_goes_on_as_the_old_one_would(mode: str, num_workers: int, tmp_path: Path) -> None:
+def test_a_new_instance_continues_as_the_old_one_would(mode: str, num_workers: int, tmp_path: Path) -> None:
     envs = Envs(2)
     options = {"num_envs": 2, "storage_size": 50, "save_snapshot": True, "autoreset_mode": mode, "fetch_every": 250}
     with storage(snapshot_path=tmp_path / "a", num_workers=0, **options) as lasting:

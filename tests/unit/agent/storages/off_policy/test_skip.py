@@ -141,7 +141,7 @@ def test_first_sample_may_be_skipped_altogether() -> None:
 
 
 def test_break_at_a_skipped_row_ends_windows_before_it() -> None:
-    """The env began anew, by chance with the very observation that the last step led to."""
+    """The env began again, by chance with the very observation that the last step led to."""
     memory = PERBuffer.standalone(10, num_envs=1, n_step=3, gamma=1.0, seed=0)
     memory.insert_transition(make_sample([1]))
     memory.insert_transition(make_sample([666], skip=[1], cut=[1]))

@@ -88,7 +88,7 @@ class World:
         return self._next_number
 
     def take(self, num_steps: int) -> Sample:
-        """Steps `[num_steps, num_envs, ...]` that go on where the last ones stopped."""
+        """Steps `[num_steps, num_envs, ...]` that continue where the last ones stopped."""
         steps = [[self._step(env) for env in range(self.num_envs)] for _ in range(num_steps)]
         for row in steps:
             for env, step in enumerate(row):
@@ -144,7 +144,7 @@ def at(steps: Sample, position: int) -> Sample:
     return {key: value[position] for key, value in steps.items()}
 
 
-def goes_on(lane: list[Step], index: int) -> bool:
+def continues(lane: list[Step], index: int) -> bool:
     """Whether the next step of the lane is the next of the same stream."""
     return index + 1 < len(lane) and not lane[index].is_broken and lane[index + 1].obs == lane[index].next_obs
 
@@ -156,7 +156,7 @@ def expected_gae(lane: list[Step], index: int, gae_lambda: float) -> float:
         step = lane[index]
         bootstrap = 0.0 if step.terminated else GAMMA * value_of(step.next_obs)
         total += weight * (step.reward + bootstrap - value_of(step.obs))
-        if not goes_on(lane, index):
+        if not continues(lane, index):
             return total
         weight *= GAMMA * gae_lambda
         index += 1
@@ -169,7 +169,7 @@ def expected_vtrace(lane: list[Step], index: int, rho_bar: float, c_bar: float) 
     rho, trace = min(rho_bar, ratio), min(c_bar, ratio)
     value, discount = value_of(step.obs), 0.0 if step.terminated else GAMMA
     gain = step.reward + discount * value_of(step.next_obs) - value
-    if not goes_on(lane, index):
+    if not continues(lane, index):
         return value + rho * gain, gain
     target, _ = expected_vtrace(lane, index + 1, rho_bar, c_bar)
     following = target - value_of(step.next_obs)

@@ -18,9 +18,9 @@ from tests.unit.agent.storages.on_policy.rollouts import (
     World,
     as_slice,
     at,
+    continues,
     expected_gae,
     expected_vtrace,
-    goes_on,
     make_actor,
     rows_by_obs,
     value_of,
@@ -151,16 +151,16 @@ def check_sequence(batch: Sample, row: int, places: dict[float, Any], most_steps
     assert seen == [step.obs for step in lane[begin : begin + num_steps]]
     torch.testing.assert_close(batch[keys.RHS][row], torch.tensor([seen[0], -seen[0]]))
     for index in range(begin, begin + num_steps - 1):
-        assert can_go_on(lane, index)
+        assert can_continue(lane, index)
     # There is less to warm up with only where the memory cannot be carried further back.
-    assert num_warm == overlap or begin == 0 or not can_go_on(lane, begin - 1)
+    assert num_warm == overlap or begin == 0 or not can_continue(lane, begin - 1)
     dones = batch[keys.DONE][row, :num_steps, 0].tolist()
     assert dones == [float(step.begins) for step in lane[begin : begin + num_steps]]
 
 
-def can_go_on(lane: list[Step], index: int) -> bool:
+def can_continue(lane: list[Step], index: int) -> bool:
     """Whether the memory may be carried on: within a stream, and over an episode's end, where it is reset."""
-    return goes_on(lane, index) or lane[index + 1].begins
+    return continues(lane, index) or lane[index + 1].begins
 
 
 def test_a_gap_in_the_slices_of_a_source_bootstraps_before_it() -> None:

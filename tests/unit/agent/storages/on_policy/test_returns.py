@@ -78,7 +78,7 @@ def test_vtrace_of_the_acting_policy_is_gae() -> None:
 
 @st.composite
 def streams(draw: st.DrawFn) -> dict[str, Tensor]:
-    """Random streams `[time, 2]` with ends and breaks, in which values agree where they go on."""
+    """Random streams `[time, 2]` with ends and breaks, in which values agree where they continue."""
     time = draw(st.integers(1, 8))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
 

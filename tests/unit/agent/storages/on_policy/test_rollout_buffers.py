@@ -232,7 +232,7 @@ def test_sequence_length_can_be_changed_while_running() -> None:
     assert batch[keys.MASK].shape[1] <= 2
 
 
-def test_sequences_go_on_over_the_ends_of_episodes() -> None:
+def test_sequences_continue_over_the_ends_of_episodes() -> None:
     storage = make(is_recurrent=True, num_envs=1, sequence_length=8)
     steps = World(1, np.random.default_rng(0)).take(8)
     steps[keys.CUT][:] = False

@@ -180,7 +180,7 @@ def test_a_stage_waits_for_the_successor_of_a_worker_that_died(fake: FakeEngine)
 
 
 @pytest.mark.parametrize("is_on_policy", [False, True])
-def test_a_stage_goes_on_with_the_successor_of_a_worker_whose_env_hangs(
+def test_a_stage_continues_with_the_successor_of_a_worker_whose_env_hangs(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, is_on_policy: bool
 ) -> None:
     monkeypatch.setattr(Heartbeat, "is_silent", lambda self: self.handle.is_stuck)
@@ -329,14 +329,14 @@ def test_a_slice_that_is_larger_than_an_on_policy_storage_is_refused(fake: FakeE
     for worker in (workers.local_worker(), *(handle.worker for handle in fake.handles)):
         worker.algo.update_every = 5
 
-    def collect_anew() -> None:
+    def collect_again() -> None:
         """The first stages may have what was collected before."""
         for _ in range(4):
             workers.local_worker().storage.reset()
             workers.collector.collect()
 
     with pytest.raises(StorageError, match="no room for 5 more steps"):
-        collect_anew()
+        collect_again()
 
 
 def test_async_needs_a_storage_that_takes_older_policies(fake: FakeEngine) -> None:

@@ -45,7 +45,7 @@ def test_environments_of_the_same_form_take_the_place_of_others() -> None:
 
 
 def test_environments_of_another_form_do_not_reach_remote_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would refuse them one by one, and be built anew for it."""
+    """They would refuse them one by one, and be rebuilt for it."""
     fake = FakeEngine(monkeypatch)
     workers = make_set(2, col_worker_resources={"num_cpus": 1})
     envs, num_calls = workers.local_worker().envs_train, [len(handle.calls) for handle in fake.handles]

@@ -27,7 +27,7 @@ def make_step(
     return step, flags
 
 
-def test_sums_start_anew_after_an_end() -> None:
+def test_sums_start_again_after_an_end() -> None:
     log = EpisodeLog(2)
     assert log.follow(*make_step([1, 5], [False, False])) == []
     assert log.follow(*make_step([2, 5], [True, False])) == [Episode(0, 3.0, 2, 1.0)]

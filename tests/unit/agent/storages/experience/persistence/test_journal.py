@@ -54,6 +54,7 @@ def test_what_was_noted_is_read_with_the_errors_of_new_steps(kind: str, tmp_path
     assert_alike(run.buffer, read(run.build(SIZE), Journal(tmp_path)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_bytes")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=15)

@@ -11,6 +11,7 @@ import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 from recollect import keys
+from recollect.agent.actors.spaces import ALIGNMENT
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer, ReplayBuffer
 from tests.samples import make_slice, reward_if_reached, with_goals
 
@@ -65,6 +66,12 @@ HOLDERS: dict[str, tuple[Callable[[torch.Tensor], Any], Callable[[Any], torch.Te
     ),
     "dlpack": (lambda tensor: np.from_dlpack(tensor), torch.from_numpy),
 }
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_batches_are_aligned_as_products_want_it(batch_size: int, memory: NStepReplayBuffer) -> None:
+    held = [memory.sample(batch_size) for _ in range(20)]
+    assert all(batch[key].data_ptr() % ALIGNMENT == 0 for batch in held for key in (keys.OBS, keys.ACTION, keys.REWARD))
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_results_come_in_the_order_of_the_jobs(num_workers: int) -> None:
     ahead.close()
 
 
-def test_jobs_run_while_the_caller_goes_on() -> None:
+def test_jobs_run_while_the_caller_continues() -> None:
     ahead: Prefetcher[str] = Prefetcher(2)
     may_end = threading.Event()
 

@@ -56,7 +56,7 @@ def test_calls_for_one_batch_count_since_the_last_end_and_expect_the_span_before
     assert window.progress(1, 1, 4) == 0.5
 
 
-def test_the_window_goes_on_from_its_state() -> None:
+def test_the_window_continues_from_its_state() -> None:
     window, other = RecentWindow(0.9, 1), RecentWindow(0.9, 1)
     for _ in range(3):
         window.progress(1, 1, 0)

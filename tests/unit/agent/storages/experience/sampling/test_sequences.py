@@ -237,7 +237,7 @@ def test_a_reset_keeps_the_overlap_as_context_of_the_next_sequence(overlap: int)
     assert batch[keys.MASK][0].ravel().tolist() == [0] * overlap + [1] * (4 - overlap) + [0]
 
 
-def test_the_grid_goes_on_from_a_reset() -> None:
+def test_the_grid_continues_from_a_reset() -> None:
     memory = make_memory(20, 4, 1)
     memory.insert_data_slice(recurrent_slice(14))
     memory.reset()

@@ -17,6 +17,8 @@ from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage
 from tests.zygote import leave
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 30
 NUM_FORKS = 8
 
@@ -91,7 +93,7 @@ def test_a_process_forked_while_a_buffer_is_used_can_use_it() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 3])
-def test_a_process_forked_while_batches_are_prefetched_can_go_on(num_workers: int) -> None:
+def test_a_process_forked_while_batches_are_prefetched_can_continue(num_workers: int) -> None:
     spaces = gym.spaces.Box(-1, 1, (512,)), gym.spaces.Box(-1, 1, (1,))
     storage = NStepReplayStorage(
         *spaces, storage_size=400, num_envs=2, batch_size=64, fetch_every=1000, num_workers=num_workers, seed=1

@@ -50,7 +50,7 @@ def test_an_outbox_grows_with_what_is_expected() -> None:
     assert begins(outbox) == [2, 9, 9]
 
 
-def test_an_outbox_goes_on_with_the_streams_of_the_one_before() -> None:
+def test_an_outbox_continues_with_the_streams_of_the_one_before() -> None:
     run = Run("vector")
     outbox = run.buffer.make_outbox(4)
     insert(run, outbox, 4)

@@ -18,6 +18,7 @@ from recollect.config.files import Document, dump_document, parse_value, read_do
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
 from recollect.errors import ConfigError, EnvError, NotFiniteError, RecollectError
+from recollect.extras import the_extra
 from recollect.interrupts import interruptible
 from recollect.options import Search
 
@@ -37,7 +38,6 @@ _MAY_CHANGE: Final = ("seed", "threads", "device")
 # How often processes are told to end before they are killed, and how long each time they may take.
 _MOST_TOLD: Final = 3
 _PATIENCE_S: Final = 20.0
-PRUNERS: Final = ("median", "halving", "none")
 
 
 def search_space(config: RunConfig, fixed: Mapping[str, Any]) -> dict[str, Search]:
@@ -161,7 +161,7 @@ class StudyFolder:
 def require_optuna() -> None:
     """Refuse to tune without Optuna."""
     if find_spec("optuna") is None:
-        raise ConfigError("recollect tune needs the extra 'tune': pip install \"recollect[tune]\"")
+        raise ConfigError(f"recollect tune needs {the_extra('tune')}")
 
 
 class Workers:

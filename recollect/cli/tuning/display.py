@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from recollect.cli.study import Tuning, plain
+from recollect.cli.tuning.study import Tuning, plain
 from recollect.interrupts import hang_ups
 from recollect.options import Search
+from recollect.runs.live import LiveDisplay
 from recollect.runs.plots import panels, write_figure
-from recollect.runs.progress import FREE_COLUMNS, number
+from recollect.runs.progress import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +25,7 @@ _NUM_SLICES: Final = 4
 _STATES: Final = {"COMPLETE": "done", "PRUNED": "ended early", "FAIL": "failed", "WAITING": "waiting"}
 
 
-class StudyDisplay:
+class StudyDisplay(LiveDisplay):
     """Shows the trials of a study: a table that changes in place, or a line for each one that ends.
 
     Parameters
@@ -38,20 +37,13 @@ class StudyDisplay:
     """
 
     def __init__(self, tuning: Tuning, console: Console | None = None) -> None:
+        super().__init__(console)
         self._tuning = tuning
-        self._console = console or Console()
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._seen: set[int] | None = None
 
     def __enter__(self) -> Self:
-        self._console.print(_heading(self._tuning), highlight=False, soft_wrap=True)
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self.console.print(_heading(self._tuning), highlight=False, soft_wrap=True)
+        return super().__enter__()
 
     def update(self, trials: "Sequence[FrozenTrial]") -> None:
         """Show how the trials are by now."""
@@ -59,10 +51,8 @@ class StudyDisplay:
             self._show(trials)
 
     def _show(self, trials: "Sequence[FrozenTrial]") -> None:
-        if self._live is not None:
-            width = self._console.width - FREE_COLUMNS
-            rows = [row if len(row) <= width else f"{row[: width - 1]}…" for row in _rows(trials, self._tuning)]
-            self._live.update(Text("\n".join(rows)), refresh=True)
+        if self.is_live:
+            self.show(_rows(trials, self._tuning))
             return
         ended = [trial for trial in trials if trial.state.is_finished()]
         if self._seen is None:
@@ -72,7 +62,7 @@ class StudyDisplay:
             if trial.number not in self._seen:
                 self._seen.add(trial.number)
                 line = f"trial {trial.number}: {_state(trial, self._tuning)}   {return_of(trial)}   {_values(trial)}"
-                self._console.print(line, highlight=False, soft_wrap=True)
+                self.console.print(line, highlight=False, soft_wrap=True)
 
 
 def return_of(trial: "FrozenTrial") -> str:

@@ -1,4 +1,4 @@
-"""`Aside`: collects for an update stage beside the updates, which neither see it nor are seen by it."""
+"""`DeferredCollection`: collects for an update stage during its updates, and stores the steps after them."""
 
 from copy import deepcopy
 
@@ -11,11 +11,11 @@ from recollect.scheme.collection.worker.components import Components
 from recollect.scheme.collection.worker.counts import Counts
 
 
-class Aside:
+class DeferredCollection:
     """Takes the steps of one update stage after the other, and stores those of a stage once its updates are done.
 
     Actions are those of the weights that a stage begins with, and batches are drawn from what was stored before it, so
-    it makes no difference whether the steps are taken before the updates or beside them, in another thread.
+    it makes no difference whether the steps are taken before the updates or in parallel to them, in another thread.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Aside:
         self._taken: list[TakenStep] = []
 
     @property
-    def can_run_beside(self) -> bool:
+    def can_run_in_parallel(self) -> bool:
         """Whether steps can be taken while weights are updated."""
         algo, actor = self._components.algo, self._components.actor
         return algo.update_every == 1 or (isinstance(algo, ActsThrough) and isinstance(actor, nn.Module))
@@ -56,15 +56,15 @@ class Aside:
         """Whether steps were taken that nobody has stored, because their stage was interrupted."""
         return bool(self._taken)
 
-    def begin(self, *, is_beside: bool) -> None:
-        """Make ready for a stage; `is_beside` if weights will be updated while steps are taken."""
+    def begin(self, *, is_parallel: bool) -> None:
+        """Make ready for a stage; `is_parallel` if weights will be updated while steps are taken."""
         if self._taken:
             self.store()  # an interrupt came before they were
         self._acting.forget_leftovers()
         self._policy = self._components.algo
-        if is_beside and self._policy.update_every == 1:
+        if is_parallel and self._policy.update_every == 1:
             self._acting.choose_ahead()  # one forward pass costs less than a copy of the weights
-        elif is_beside:
+        elif is_parallel:
             self._policy = self._copied_policy(self._policy)
 
     def take(self) -> None:
