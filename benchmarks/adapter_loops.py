@@ -62,7 +62,8 @@ def learn_cleanrl(side: str, seed: int) -> Outcome:
         folder = Path(name)
         script = cleanrl_script.download(folder)
         if side == OURS:
-            script = cleanrl_script.with_change(script, cleanrl_script.diffs()[0])
+            # One step, as theirs: what is compared is the buffer.
+            script = cleanrl_script.with_change(script, cleanrl_script.diffs()[0].replace("n_step=3", "n_step=1"))
         given = ("--total-timesteps", str(STEPS), "--seed", str(seed), "--learning-starts", "1000")
         returns, cpu_s = cleanrl_script.run(script, folder, *given)
     return {"cpu_s": cpu_s, "score": float(np.mean(returns[-20:]))}
