@@ -219,28 +219,30 @@ class Learner:
     def step(self) -> None:
         """Run one update stage; evaluate, log and save where that is due.
 
-        Ctrl-C, SIGTERM and SIGHUP take effect once the stage is complete; a second one interrupts it at once. Either
-        way the learner can then be saved, or continue. Before an error ends a run that has a folder, a checkpoint is
-        saved there.
+        Ctrl-C, SIGTERM and SIGHUP take effect once all that is done, so that a resumed run lacks nothing of it; a second
+        one interrupts it at once. Either way the learner can then be saved, or continue. Before an error ends a run that
+        has a folder, a checkpoint is saved there.
         """
-        with self._saved_first():
-            if not self._has_started:
-                self._has_started = True
-                self._callbacks.call("on_start", self)
-                with held_back():
-                    self._recorder.begin(self)
-            self._run_stage()
-            self._tell_of_episodes()
-        if self.num_updates >= self._next_test:
-            self.evaluate()
-            self._next_test = self._following_test()
-        with self._saved_first():
-            self._callbacks.call("on_step", self)
-        # An import that Ctrl-C breaks off, as of TensorBoard with the first row, cannot be repeated.
-        if self._recorder.is_due(self):
-            with held_back():
+        with held_back():
+            with self._saved_first():
+                self._start()
+                self._run_stage()
+                self._tell_of_episodes()
+            if self.num_updates >= self._next_test:
+                self.evaluate()
+                self._next_test = self._following_test()
+            with self._saved_first():
+                self._callbacks.call("on_step", self)
+            if self._recorder.is_due(self):
                 self._recorder.follow(self)
-            self._tell_of_checkpoints()
+                self._tell_of_checkpoints()
+
+    def _start(self) -> None:
+        """Begin the training, before its first stage."""
+        if not self._has_started:
+            self._has_started = True
+            self._callbacks.call("on_start", self)
+            self._recorder.begin(self)
 
     def train(self, show: Callable[["Learner"], None] | None = None) -> None:
         """Train until the target is reached, then save a checkpoint if the run has a folder.
@@ -435,7 +437,7 @@ class Learner:
     def _run_stage(self) -> None:
         begin = time.perf_counter()
         try:
-            with held_back(), memory_explained("the training"):
+            with memory_explained("the training"):
                 if self._is_offline:
                     num_left = min(self.offline_updates, self._next_test) - self.num_updates
                     num_batches = int(min(num_left, _OFFLINE_UPDATES_A_STAGE))

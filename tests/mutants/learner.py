@@ -90,8 +90,8 @@ MUTANTS: Final = (
     Mutant(
         "Ctrl-C ends a stage halfway",
         LEARNER,
-        '            with held_back(), memory_explained("the training"):\n                if self._is_offline:\n',
-        "            if True:\n                if self._is_offline:\n",
+        "        with held_back():\n            with self._saved_first():\n                self._start()\n",
+        "        if True:\n            with self._saved_first():\n                self._start()\n",
         (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_continued",),
     ),
     Mutant(

@@ -351,6 +351,18 @@ def test_ctrl_c_waits_until_metrics_are_written(tmp_path: Path) -> None:
     assert writer.num_rows == 2
 
 
+def test_ctrl_c_waits_for_all_that_is_due_after_the_stage() -> None:
+    """Otherwise a resumed run would lack it: a checkpoint does not say that it is still to be done."""
+    scheme, told = make_scheme(test_every=2), []
+    learner = Learner(scheme, 100, callbacks=[lambda learner: told.append(learner.last_evaluation)])
+    learner.step()
+    interrupt_at(scheme, 1, "signal")
+    with pytest.raises(KeyboardInterrupt):
+        learner.step()
+    assert len(told) == 2
+    assert told[1] is not None
+
+
 def test_an_interrupted_evaluation_is_made_again() -> None:
     scheme = make_scheme(test_every=2)
     learner = Learner(scheme, 100)
