@@ -219,9 +219,9 @@ class Learner:
     def step(self) -> None:
         """Run one update stage; evaluate, log and save where that is due.
 
-        Ctrl-C, SIGTERM and SIGHUP take effect once all that is done, so that a resumed run lacks nothing of it; a second
-        one interrupts it at once. Either way the learner can then be saved, or continue. Before an error ends a run that
-        has a folder, a checkpoint is saved there.
+        Ctrl-C, SIGTERM and SIGHUP take effect once all that is done, so that a resumed run lacks nothing of it; a
+        second one interrupts it at once. Either way the learner can then be saved, or continue. Before an error ends a
+        run that has a folder, a checkpoint is saved there.
         """
         with held_back():
             with self._saved_first():

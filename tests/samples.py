@@ -13,6 +13,9 @@ import torch
 from recollect import keys
 from recollect.agent.storages.experience.kernels.ring_layout import ID_MASK, ID_SHIFT
 
+# Bytes: to this PyTorch aligns its tensors, and so the makers of MKL ask for.
+ALIGNMENT = 64
+
 Sample = dict[str, Any]
 Ends = Collection[int] | Mapping[int, Collection[int]]
 

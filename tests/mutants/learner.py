@@ -25,8 +25,8 @@ MUTANTS: Final = (
     Mutant(
         "evaluations come at every stage",
         LEARNER,
-        "            self._next_test = self._following_test()\n        with self._saved_first():",
-        "        with self._saved_first():",
+        "                self._next_test = self._following_test()\n            with self._saved_first():",
+        "            with self._saved_first():",
         EVALUATIONS,
     ),
     Mutant(
@@ -127,8 +127,8 @@ MUTANTS: Final = (
     Mutant(
         "a run is not saved before a callback's error ends it",
         LEARNER,
-        '        with self._saved_first():\n            self._callbacks.call("on_step", self)\n',
-        '        self._callbacks.call("on_step", self)\n',
+        '            with self._saved_first():\n                self._callbacks.call("on_step", self)\n',
+        '            self._callbacks.call("on_step", self)\n',
         (f"{CALLBACKS}/test_callback.py::test_an_error_names_the_callback_and_the_run_is_saved_first",),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -11,9 +11,6 @@ from torch import Tensor
 
 from recollect.errors import ConfigError
 from recollect.roles import Array, Observation
-
-# Bytes: what PyTorch aligns its own tensors to, and what the makers of MKL ask for.
-ALIGNMENT: Final = 64
 
 
 def map_observation(change: Callable[[Any], Array], obs: Observation) -> Observation:
@@ -46,18 +43,17 @@ def first_array(obs: Observation) -> Any:
 
 
 def as_tensor(array: Array, device: torch.device) -> Tensor:
-    """Put an array on the device; nothing is copied where it lies there already, and is aligned.
+    """Put an array on the device; float32 is copied, since networks take it as it is, all else only if it must be.
 
-    The last bits of a product of few rows depend on the alignment of its operands, on some processors. A run that is
-    repeated or resumed has its observations elsewhere in memory, and is to give the same bits.
+    The last bits of a product of few rows depend on the alignment of its operands, on some processors. PyTorch aligns
+    its memory and NumPy does not; a run that is repeated or resumed must give the same bits.
     """
     if type(array) is not np.ndarray:
         return array if type(array) is Tensor and array.device == device else torch.as_tensor(array, device=device)
     tensor = torch.from_numpy(array)
     if tensor.device != device:
         return tensor.to(device)
-    is_as_wanted = tensor.data_ptr() % ALIGNMENT == 0 or not tensor.is_floating_point()
-    return tensor if is_as_wanted else tensor.clone()
+    return tensor.clone() if tensor.dtype is torch.float32 else tensor
 
 
 def action_width(space: gym.Space[Any]) -> int:

@@ -11,9 +11,8 @@ import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 from recollect import keys
-from recollect.agent.actors.spaces import ALIGNMENT
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer, ReplayBuffer
-from tests.samples import make_slice, reward_if_reached, with_goals
+from tests.samples import ALIGNMENT, make_slice, reward_if_reached, with_goals
 
 BATCH = 512
 WIDTH = 64  # 512 rows of 64 floats are 128 kB, which come from the pool
