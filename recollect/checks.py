@@ -12,20 +12,17 @@ from recollect.errors import ConfigError
 if TYPE_CHECKING:
     import torch
 
-_MOST: Final = (1 << 63) - 1
-
 
 def check_count(name: str, value: object, low: int = 1) -> int:
-    """Return a whole number of at least `low` that 64 bits hold, or refuse it."""
-    if type(value) is int and low <= value <= _MOST:
+    """Return a whole number of at least `low`, or refuse it."""
+    if type(value) is int and value >= low:
         return value
     is_whole = isinstance(value, (int, np.integer)) or (isinstance(value, float) and value.is_integer())
     if isinstance(value, bool) or not is_whole:
         raise ConfigError(f"{name} must be a whole number, got {value!r}")
     whole = int(value)  # type: ignore[call-overload]
-    if not low <= whole <= _MOST:
-        limit = f"at least {low}" if whole < low else f"at most {_MOST:,}"
-        raise ConfigError(f"{name} must be {limit}, got {value!r}")
+    if whole < low:
+        raise ConfigError(f"{name} must be at least {low}, got {value!r}")
     return int(whole)
 
 
@@ -70,7 +67,7 @@ def check_device(device: "torch.device | str") -> "torch.device":
         reason = "PyTorch has no device of this name"
     else:
         try:
-            torch.empty(0, device=checked).cpu()  # on the device "meta" there is nothing to bring back
+            torch.empty(0, device=checked)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             reason = str(error).partition("\n")[0].partition(". ")[0]
         else:

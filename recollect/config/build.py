@@ -16,7 +16,7 @@ from recollect.config.parts import (
     options_of,
 )
 from recollect.config.run_config import RunConfig
-from recollect.errors import memory_explained
+from recollect.errors import ConfigError, memory_explained
 
 if TYPE_CHECKING:
     from recollect.scheme.scheme import Scheme
@@ -33,8 +33,8 @@ def _assemble(config: RunConfig) -> "Scheme":
     from recollect.agent.envs import VecEnv
     from recollect.scheme.scheme import Scheme
 
-    if config.device is not None:
-        check_device(config.device)
+    if config.device is not None and check_device(config.device).type == "meta":
+        raise ConfigError(f"device {config.device!r} cannot be used: it holds no numbers; name another")
     algo_factory = class_of(ALGO, config.algo).create_factory(**config.options(ALGO))
     train_envs, action_space, obs_space = VecEnv.create_factory(
         config.env,

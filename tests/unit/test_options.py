@@ -24,9 +24,6 @@ def test_options_are_checked_when_made_and_when_changed() -> None:
 def test_whole_numbers_beyond_floats_are_refused() -> None:
     with pytest.raises(ConfigError, match="share must be a number at least 0"):
         Knobs(share=10**400)
-    for size in (10**30, 1e300):
-        with pytest.raises(ConfigError, match="size must be at most 9,223,372,036,854,775,807"):
-            Knobs(size=size)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="size must be at least 1"):
         Knobs(size=-(10**400))
     for other in (float("inf"), float("nan"), 0.5):
