@@ -249,14 +249,14 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
         "'recollect.callbacks.stopping.StopAt'>; give an instance, StopAt(...)",
     ),
     (
-        lambda: agent().learn(10, callbacks=print),  # type: ignore[arg-type]
+        lambda: agent().learn(10, callbacks=len),  # type: ignore[arg-type]
         ConfigError,
-        "callbacks must be a list, got <built-in function print>; write callbacks=[...]",
+        "callbacks must be a list, got <built-in function len>; write callbacks=[...]",
     ),
     (
-        lambda: agent().learn(10, writers=print),  # type: ignore[arg-type]
+        lambda: agent().learn(10, writers=len),  # type: ignore[arg-type]
         ConfigError,
-        "writers must be a list, got <built-in function print>; write writers=[...]",
+        "writers must be a list, got <built-in function len>; write writers=[...]",
     ),
     (
         lambda: agent(callbacks=[rc.StopAt(3)]),
