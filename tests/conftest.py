@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 from recollect import keys
 
 torch.set_num_threads(1)
+
+# Asking fixes the answer. Importing TorchRL would have the processes of all later tests import everything anew, seconds
+# for each env.
+multiprocessing.get_start_method()
 
 # What runs in the background (`make test &`) is started with Ctrl-C ignored, and so would be the processes that tests
 # interrupt.
