@@ -35,7 +35,7 @@ test: $(STAMP) ## run the tests
 	$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
 
 test-quick: $(STAMP) ## run a cross-section of the tests in a minute or so, without Ray and learning
-	RECOLLECT_PROGRAMS=small $(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not slow" \
+	RECOLLECT_PROGRAMS=small $(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not slow" --cases 3 \
 		tests/unit tests/contract tests/regression $(ARGS)
 
 test-all: $(STAMP) ## run the tests with the long tables

@@ -4,6 +4,7 @@ import logging
 import multiprocessing
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 
 # Two processes of tests share the cores: threads of PyTorch would only wait for each other, here and in the
@@ -31,6 +32,33 @@ settings.register_profile(
     "recollect", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("recollect")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cases", type=int, metavar="N", help="run only N cases of a test that has more, spread over all of them"
+    )
+
+
+@pytest.hookimpl(trylast=True)  # after those that markers leave out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the asked number of cases of each test."""
+    wanted = config.getoption("--cases")
+    if wanted is None:
+        return
+    cases = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    kept = [case for of_test in cases.values() for case in _spread(of_test, wanted)]
+    names = {case.nodeid for case in kept}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
+    items[:] = kept
+
+
+def _spread(cases: list[pytest.Item], wanted: int) -> list[pytest.Item]:
+    """Choose as many cases as wanted, evenly over all."""
+    n = min(wanted, len(cases))
+    return [cases[len(cases) * i // n] for i in range(n)]
 
 
 @pytest.fixture(autouse=True)
