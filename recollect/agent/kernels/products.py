@@ -1,8 +1,11 @@
-"""Numbers at an address and matrix products of them inside kernels: PyTorch's own BLAS, called without PyTorch.
+"""Numbers at an address and matrix products of them inside kernels: PyTorch's own routines, called without PyTorch.
 
-PyTorch's operators reach the processor's peak at 256 x 256, and cost several microseconds each before they begin. A
-kernel that calls the same routine pays for one call, whatever the number of layers. A tensor's address takes 0.1 µs;
-an array of it four operators, and 1 µs.
+PyTorch's operators cost several microseconds each before they begin. A kernel that calls the same routine pays for one
+call, whatever the number of layers. A tensor's address takes 0.1 µs; an array of it four operators, and 1 µs.
+
+There are two routines. `sgemm` is that of the BLAS library that PyTorch is built with, usually Intel's, which leaves the
+vectors of other makers' processors half empty: on a Zen 5 it reaches 110 of 270 GFLOP/s. There we call what PyTorch's
+attention multiplies blocks with, oneDNN's `brgemm`. It turns no operand, so we do.
 """
 
 import ctypes
@@ -11,35 +14,53 @@ from pathlib import Path
 from typing import Any, Final
 
 import numba as nb
+import numpy as np
 import torch
 from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from recollect.agent.kernels import INLINED
+from recollect.agent.kernels import CALLBACK, INLINED
 
-_SYMBOL: Final = "recollect_sgemm"
+_MULTIPLY: Final = "recollect_multiply"
+_BLAS: Final = "recollect_sgemm"
+_BLOCKS: Final = "recollect_brgemm"
+# `at::native::cpublas::brgemm` of float32, as C++ spells it.
+_BRGEMM: Final = "_ZN2at6native7cpublas6brgemmEllllllbPKfS3_Pfb"
+# Rows of a block, and rows that are summed over at once: others are made of powers of two below it, since oneDNN keeps a
+# compiled routine of 65 kB for every size it meets.
+_LARGEST_BLOCK: Final = 256
+_TILE: Final = 8
 
 
-def _find_routine() -> int | None:
-    """Address of `sgemm_` in PyTorch's library; None where its build has none."""
+def _find_routine(name: str) -> int | None:
+    """Address of a routine in PyTorch's library; None where its build has none."""
     folder = Path(torch.__file__).parent / "lib"
-    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
-        if (folder / name).exists():
+    for library in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
+        if (folder / library).exists():
             try:
-                routine = ctypes.CDLL(str(folder / name)).sgemm_
+                routine = getattr(ctypes.CDLL(str(folder / library)), name)
             except (OSError, AttributeError):
                 continue
             return ctypes.cast(routine, ctypes.c_void_p).value
     return None
 
 
-_ADDRESS: Final = _find_routine()
-HAS_PRODUCTS: Final = _ADDRESS is not None
-"""Whether kernels can multiply: whether PyTorch's build exports the routine."""
-# Compiled kernels name the routine; where it is differs from process to process. Without one they must still link:
+def _are_blocks_faster() -> bool:
+    """Whether this is a processor that the BLAS library knows little of, and nobody told PyTorch to do without its vectors.
+
+    A rule and no trial: products differ in their last bits, and runs of one machine must not.
+    """
+    return binding.get_host_cpu_name().startswith("znver") and torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+
+
+_blas, _blocks = _find_routine("sgemm_"), _find_routine(_BRGEMM) if _are_blocks_faster() else None
+HAS_PRODUCTS: Final = _blas is not None or _blocks is not None
+"""Whether kernels can multiply: whether PyTorch's build exports a routine."""
+# Compiled kernels name the routines; where they are differs from process to process. Without one they must still link:
 # LLVM ends the process over a name it cannot find. Nobody calls them then.
-binding.add_symbol(_SYMBOL, _ADDRESS or 1)
+binding.add_symbol(_BLAS, _blas or 1)
+binding.add_symbol(_BLOCKS, _blocks or 1)
 
 
 def _pointer_to(kind: Any) -> Any:
@@ -71,7 +92,7 @@ def whole_numbers_at(address, count):
 
 
 @intrinsic
-def multiply(
+def _sgemm(
     typing_context: Any,
     is_left_turned: Any,
     is_right_turned: Any,
@@ -80,20 +101,12 @@ def multiply(
     num_inner: Any,
     left: Any,
     right: Any,
-    keep: Any,
     result: Any,
-    left_width: Any,
-    right_width: Any,
-    result_width: Any,
 ) -> tuple[Any, Callable[..., Any]]:
-    """Compute `result = left @ right + keep * result`, all float32 at addresses, rows one after the other.
-
-    `left` `[num_rows, num_inner]` and `right` `[num_inner, num_columns]` may be stored transposed; widths are the
-    numbers from one stored row to the next.
-    """
+    """Call BLAS: `result = left @ right`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        (left_turned, right_turned, rows, columns, inner, a, b, beta, c, a_width, b_width, c_width) = args
+        left_turned, right_turned, rows, columns, inner, a, b, c = args
         flag, integer, real = ir.IntType(8), ir.IntType(32), ir.FloatType()
 
         def kept(value: Any, kind: Any) -> Any:
@@ -105,7 +118,11 @@ def multiply(
             return kept(builder.trunc(value, integer), integer)
 
         def letter(is_turned: Any) -> Any:
-            return kept(builder.select(is_turned, flag(ord("T")), flag(ord("N"))), flag)
+            is_set = builder.icmp_signed("!=", is_turned, is_turned.type(0))
+            return kept(builder.select(is_set, flag(ord("T")), flag(ord("N"))), flag)
+
+        def width(is_turned: Any, turned: Any, plain: Any) -> Any:
+            return number(builder.select(builder.icmp_signed("!=", is_turned, is_turned.type(0)), turned, plain))
 
         def matrix(address: Any) -> Any:
             return builder.inttoptr(address, real.as_pointer())
@@ -119,17 +136,142 @@ def multiply(
             number(inner),
             kept(real(1.0), real),
             matrix(b),
-            number(b_width),
+            width(right_turned, inner, columns),
             matrix(a),
-            number(a_width),
-            kept(beta, real),
+            width(left_turned, rows, inner),
+            kept(real(0.0), real),
             matrix(c),
-            number(c_width),
+            number(columns),
         ]
-        kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, _SYMBOL), operands)
-        return context.get_dummy_value()
+        return _call(context, builder, _BLAS, operands)
 
-    size, address = types.int64, types.int64
-    taken = (types.boolean, types.boolean, *(size,) * 3, address, address, types.float32, address, *(size,) * 3)
-    return types.void(*taken), generate
+    return types.void(*(types.int64,) * 8), generate
+
+
+@intrinsic
+def _brgemm(
+    typing_context: Any,
+    num_rows: Any,
+    num_columns: Any,
+    num_inner: Any,
+    left_width: Any,
+    is_sum: Any,
+    left: Any,
+    right: Any,
+    result: Any,
+) -> tuple[Any, Callable[..., Any]]:
+    """Call oneDNN: `result = left @ right`, added to what is there for a sum; `left` has rows of `left_width` numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        rows, columns, inner, left_width, is_sum, a, b, c = args
+        size, flag = ir.IntType(64), ir.IntType(32)
+        places = [builder.inttoptr(address, ir.FloatType().as_pointer()) for address in (a, b, c)]
+        # `right` has rows of as many numbers as the result.
+        numbers = [rows, columns, inner, left_width, columns, columns]
+        assert all(number.type == size for number in numbers)
+        return _call(context, builder, _BLOCKS, [*numbers, builder.trunc(is_sum, flag), *places, flag(0)])
+
+    return types.void(*(types.int64,) * 8), generate
+
+
+@intrinsic
+def multiply(
+    typing_context: Any,
+    is_left_turned: Any,
+    is_right_turned: Any,
+    num_rows: Any,
+    num_columns: Any,
+    num_inner: Any,
+    left: Any,
+    right: Any,
+    result: Any,
+) -> tuple[Any, Callable[..., Any]]:
+    """Compute `result = left @ right`, all float32 at addresses, without gaps between rows.
+
+    `left` `[num_rows, num_inner]` and `right` `[num_inner, num_columns]` may be stored transposed: 1 says so, and 0 not.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _call(context, builder, _MULTIPLY, args)
+
+    return types.void(*(types.int64,) * 8), generate
+
+
+def _call(context: Any, builder: Any, name: str, operands: Any) -> Any:
+    """Call a routine by its symbol."""
+    kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), operands)
+    return context.get_dummy_value()
+
+
+@nb.njit(**INLINED)
+def _turned(matrix):
+    """Copy of the transposed matrix; tiles of fixed size become vector instructions."""
+    height, width = matrix.shape
+    result = np.empty((width, height), np.float32)
+    high, wide = height // _TILE * _TILE, width // _TILE * _TILE
+    for column in range(0, wide, _TILE):
+        for row in range(0, high, _TILE):
+            for i in range(_TILE):
+                for j in range(_TILE):
+                    result[column + i, row + j] = matrix[row + j, column + i]
+    for row in range(height):
+        for column in range(wide if row < high else 0, width):
+            result[column, row] = matrix[row, column]
+    return result
+
+
+@nb.njit(**INLINED)
+def _block(num_left):
+    """Size of the next block: the largest there is, or the largest power of two that is left."""
+    size = np.int64(_LARGEST_BLOCK)
+    while size > num_left:
+        size //= 2
+    return size
+
+
+@nb.njit(**INLINED)
+def _matrix_at(address, height, width):
+    return numbers_at(address, height * width).reshape(height, width)
+
+
+_SIGNATURE: Final = nb.void(*(nb.int64,) * 8)
+_BYTES: Final = np.int64(4)
+
+
+@nb.cfunc(_SIGNATURE, **CALLBACK)
+def _by_blas(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
+    """`multiply` by BLAS."""
+    _sgemm(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result)
+
+
+@nb.cfunc(_SIGNATURE, **CALLBACK)
+def _by_blocks(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
+    """`multiply` by blocks of rows; rows that are summed over are those of a batch, which come in any number too."""
+    rows = _turned(_matrix_at(left, num_inner, num_rows)) if is_left_turned else _matrix_at(left, num_rows, num_inner)
+    columns = _matrix_at(right, num_inner, num_columns)
+    if is_right_turned:
+        columns = _turned(_matrix_at(right, num_columns, num_inner))
+    results = _matrix_at(result, num_rows, num_columns)
+    if num_inner == 0:
+        results[:] = np.float32(0.0)
+    begin = np.int64(0)
+    while begin < num_rows and num_columns > 0:
+        height, first = _block(num_rows - begin), np.int64(0)
+        while first < num_inner:
+            depth = _block(num_inner - first) if is_left_turned else num_inner
+            _brgemm(
+                height,
+                num_columns,
+                depth,
+                num_inner,
+                np.int64(first > 0),
+                rows.ctypes.data + (begin * num_inner + first) * _BYTES,
+                columns.ctypes.data + first * num_columns * _BYTES,
+                results.ctypes.data + begin * num_columns * _BYTES,
+            )
+            first += depth
+        begin += height
+
+
+binding.add_symbol(_MULTIPLY, (_by_blas if _blocks is None else _by_blocks).address)

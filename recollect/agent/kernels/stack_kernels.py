@@ -66,9 +66,7 @@ def _product(left, right, result):
     height, inner, width = result.shape[0], left.shape[1], result.shape[1]
     if width > 1:
         addresses = left.ctypes.data, right.ctypes.data, result.ctypes.data
-        multiply(
-            False, False, height, width, inner, addresses[0], addresses[1], _ZERO, addresses[2], inner, width, width
-        )
+        multiply(0, 0, height, width, inner, addresses[0], addresses[1], addresses[2])
         return
     column = right.reshape(-1)
     for row in range(height):
@@ -188,9 +186,7 @@ def _put_weight(inputs, gradient, weight):
     height, (wide, narrow) = inputs.shape[0], weight.shape
     if narrow > 1:
         addresses = inputs.ctypes.data, gradient.ctypes.data, weight.ctypes.data
-        multiply(
-            True, False, wide, narrow, height, addresses[0], addresses[1], _ZERO, addresses[2], wide, narrow, narrow
-        )
+        multiply(1, 0, wide, narrow, height, addresses[0], addresses[1], addresses[2])
         return
     column = weight.reshape(-1)
     column[:] = _ZERO
@@ -206,9 +202,7 @@ def _before(gradient, weight, found):
     height, (wide, narrow) = gradient.shape[0], weight.shape
     if narrow > 1:
         addresses = gradient.ctypes.data, weight.ctypes.data, found.ctypes.data
-        multiply(
-            False, True, height, wide, narrow, addresses[0], addresses[1], _ZERO, addresses[2], narrow, narrow, wide
-        )
+        multiply(0, 1, height, wide, narrow, addresses[0], addresses[1], addresses[2])
         return
     column = weight.reshape(-1)
     for row in range(height):
