@@ -4,7 +4,6 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from itertools import chain
 from typing import Final
 
 import gymnasium as gym
@@ -87,14 +86,19 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
     obs = map_observation(lambda array: torch.as_tensor(array, device=actor.device), empty)
     rhs, done = torch.zeros(num_rows, actor.recurrent_size), torch.zeros(num_rows, 1)
     body = [weight for weight in actor.body.parameters() if weight.requires_grad]
-    heads = [weight.detach() for weight in _matrices(actor)]
-    inputs = [torch.ones(len(weight), num_rows, weight.shape[1]) for weight in heads]
+    parts = [module for head in _heads(actor) for module in head.modules()]
+    stacks = [part for part in parts if isinstance(part, EnsembleMLP)]
+    columns = [torch.ones(num_rows, stack.weights[0].shape[1], requires_grad=True) for stack in stacks]
+    weights = [weight.detach() for part in parts if (weight := _weight_of(part)) is not None]
+    inputs = [torch.ones(len(weight), num_rows, weight.shape[1]) for weight in weights]
 
     def work() -> None:
         if body:
             features, _ = actor.encode(obs, rhs, done)
             torch.autograd.grad(features.sum(), body, allow_unused=True)
-        for weight, rows in zip(heads, inputs, strict=True):
+        for stack, rows in zip(stacks, columns, strict=True):
+            torch.autograd.grad(stack(rows).sum(), (*stack.parameters(), rows))
+        for weight, rows in zip(weights, inputs, strict=True):
             outputs = torch.relu_(torch.bmm(rows, weight))
             torch.bmm(outputs, weight.mT)
             torch.bmm(rows.mT, outputs)
@@ -102,15 +106,13 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
     return work
 
 
-def _matrices(actor: Actor) -> list[Tensor]:
-    """Weights of the policy's and the critics' layers, `[num, in, out]` each."""
-    heads: list[nn.Module] = [actor.critics, *([] if actor.policy is None else [actor.policy])]
-    return [weight for module in chain.from_iterable(head.modules() for head in heads) for weight in _layers(module)]
+def _heads(actor: Actor) -> list[nn.Module]:
+    """The policy and the critics."""
+    return [actor.critics, *([] if actor.policy is None else [actor.policy])]
 
 
-def _layers(module: nn.Module) -> list[Tensor]:
-    if isinstance(module, EnsembleMLP):
-        return module.weights
-    if isinstance(module, EnsembleLinear):
-        return [module.weight]
-    return [module.weight.T[None]] if isinstance(module, nn.Linear) else []
+def _weight_of(part: nn.Module) -> Tensor | None:
+    """Weight `[num, in, out]` of a layer that is not in a stack."""
+    if isinstance(part, EnsembleLinear):
+        return part.weight
+    return part.weight.T[None] if isinstance(part, nn.Linear) else None

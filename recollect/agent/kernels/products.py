@@ -33,7 +33,7 @@ _LARGEST_BLOCK: Final = 256
 _TILE: Final = 8
 
 
-def _find_routine(name: str) -> int | None:
+def find_routine(name: str) -> int | None:
     """Address of a routine in PyTorch's library; None where its build has none."""
     folder = Path(torch.__file__).parent / "lib"
     for library in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
@@ -54,9 +54,11 @@ def _are_blocks_faster() -> bool:
     return binding.get_host_cpu_name().startswith("znver") and torch.backends.cpu.get_cpu_capability() != "DEFAULT"
 
 
-_blas, _blocks = _find_routine("sgemm_"), _find_routine(_BRGEMM) if _are_blocks_faster() else None
+_blas, _blocks = find_routine("sgemm_"), find_routine(_BRGEMM) if _are_blocks_faster() else None
 HAS_PRODUCTS: Final = _blas is not None or _blocks is not None
 """Whether kernels can multiply: whether PyTorch's build exports a routine."""
+USES_THREADS: Final = _blocks is None
+"""Whether the routine uses as many threads as PyTorch; otherwise whoever calls it may."""
 # Compiled kernels name the routines; where they are differs from process to process. Without one they must still link:
 # LLVM ends the process over a name it cannot find. Nobody calls them then.
 binding.add_symbol(_BLAS, _blas or 1)

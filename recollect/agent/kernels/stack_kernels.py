@@ -9,13 +9,15 @@ Loops are over views, whose indices the compiler knows to be in range: it vector
 import numba as nb
 import numpy as np
 
-from recollect.agent.kernels import INLINED, KERNEL
+from recollect.agent.kernels import CALLBACK, INLINED, KERNEL
 from recollect.agent.kernels.arithmetic import tanh
 from recollect.agent.kernels.products import multiply, numbers_at
+from recollect.agent.kernels.threads import arguments_at, on_threads, places_of, share_of, thread_number
 
 _address, _count = nb.int64, nb.int64
 _shape = nb.int64[::1]
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_BYTES = np.int64(4)
 # Where widths begin in `shape`.
 WIDTHS = 3
 
@@ -113,8 +115,37 @@ def _num_hidden(shape):
     return total
 
 
-@nb.njit(nb.void(_address, _shape, _address, _count, _count, _count, _address, _address), **KERNEL)
-def run_stack(weights, shape, inputs, num_inputs, num, batch, hiddens, outs):
+@nb.njit(**INLINED)
+def _run_rows(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, begin, end):
+    """Do `run_stack` for the rows of the batch from `begin` to `end`."""
+    num_layers, wide, last = len(shape) - WIDTHS - 1, shape[WIDTHS], shape[len(shape) - 1]
+    flat = numbers_at(weights, _num_weights(shape))
+    columns = numbers_at(inputs, num_inputs * batch * wide)
+    num_hidden = num * batch * _num_hidden(shape)
+    hidden = numbers_at(hiddens, num_hidden) if hiddens else np.empty(num_hidden, np.float32)
+    out = numbers_at(outs, num * batch * last)
+    for network in range(num):
+        source = _matrix(columns, network % num_inputs * batch * wide, batch, wide)[begin:end]
+        for layer in range(num_layers):
+            target = _result_of(hidden, out, shape, layer, network, num, batch)[begin:end]
+            _product(source, _weight_of(flat, shape, layer, network), target)
+            _activate(target, _bias_of(flat, shape, layer, network), layer < shape[1], shape[2] != 0)
+            source = target
+
+
+@nb.cfunc(nb.void(_address), **CALLBACK)
+def _run_share(place):
+    """Do a thread's share of `run_stack`, whose arguments lie at an address."""
+    given, shape = arguments_at(place)
+    begin, end = share_of(given[4])
+    _run_rows(given[0], shape, given[1], given[2], given[3], given[4], given[5], given[6], begin, end)
+
+
+_run_shares = on_threads(_run_share)
+
+
+@nb.njit(nb.void(_address, _shape, _address, _count, _count, _count, _address, _address, _count), **KERNEL)
+def run_stack(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, num_threads):
     """Compute the results of the first `num` networks.
 
     Parameters
@@ -127,20 +158,17 @@ def run_stack(weights, shape, inputs, num_inputs, num, batch, hiddens, outs):
         Out: results of the hidden layers, one layer after the other, if anybody needs them.
     outs : `[num, batch, out]`
         Out: results of the last layer.
+    num_threads : int
+        Among how many threads to share out the rows.
     """
-    num_layers, wide, last = len(shape) - WIDTHS - 1, shape[WIDTHS], shape[len(shape) - 1]
-    flat = numbers_at(weights, _num_weights(shape))
-    columns = numbers_at(inputs, num_inputs * batch * wide)
-    num_hidden = num * batch * _num_hidden(shape)
-    hidden = numbers_at(hiddens, num_hidden) if hiddens else np.empty(num_hidden, np.float32)
-    out = numbers_at(outs, num * batch * last)
-    for network in range(num):
-        source = _matrix(columns, network % num_inputs * batch * wide, batch, wide)
-        for layer in range(num_layers):
-            target = _result_of(hidden, out, shape, layer, network, num, batch)
-            _product(source, _weight_of(flat, shape, layer, network), target)
-            _activate(target, _bias_of(flat, shape, layer, network), layer < shape[1], shape[2] != 0)
-            source = target
+    if num_threads == 1:
+        _run_rows(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, 0, batch)
+        return
+    given = np.array([weights, inputs, num_inputs, num, batch, hiddens, outs])
+    places = places_of(given, shape)
+    _run_shares(places.ctypes.data, num_threads)
+    # Until here nobody may let go of them.
+    given[0] = places[0] = 0
 
 
 @nb.njit(**INLINED)
@@ -211,52 +239,38 @@ def _before(gradient, weight, found):
             found[row, index] = scale * column[index]
 
 
-@nb.njit(
-    nb.void(
-        *(_address, _shape, _address, _count, _count, _count, _address, _address),
-        *(_address, _address, _address, _count, _count),
-    ),
-    **KERNEL,
-)
-def follow_back(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found):
-    """Follow the gradients of `run_stack`'s results back through all layers.
-
-    Parameters
-    ----------
-    weights, shape, inputs, num_inputs, num, batch, hiddens, outs
-        As `run_stack` had and left them.
-    slopes : `[num, batch, out]`
-        Gradients of the results.
-    slots : `[num_weights]`, or 0
-        Out: gradients of the weights. Where nobody needs them, rows of zeros are left out.
-    found : `[num_inputs, batch, num_found]`
-        Out: gradients of the inputs' columns from `first` on; summed over networks if they share them.
-    """
+@nb.njit(**INLINED)
+def _follow_rows(
+    weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found, begin, end
+):
+    """Do `follow_back` for the rows of the batch from `begin` to `end`, whose gradients of weights go into `slots`."""
     num_layers, wide, last = len(shape) - WIDTHS - 1, shape[WIDTHS], shape[len(shape) - 1]
     flat = numbers_at(weights, _num_weights(shape))
     flat_slots = numbers_at(slots, _num_weights(shape) if slots else np.int64(0))
     columns = numbers_at(inputs, num_inputs * batch * wide)
     hidden, out = numbers_at(hiddens, num * batch * _num_hidden(shape)), numbers_at(outs, num * batch * last)
     gradients, sums = numbers_at(slopes, num * batch * last), numbers_at(found, num_inputs * batch * num_found)
-    half = batch * np.max(shape[WIDTHS:])
+    height = end - begin
+    half = height * np.max(shape[WIDTHS:])
     here, there = np.empty(half, np.float32), np.empty(half, np.float32)
-    rows = np.arange(batch)
-    sums[:] = _ZERO
+    rows = np.arange(height)
+    for index in range(num_inputs):
+        _matrix(sums, index * batch * num_found, batch, num_found)[begin:end] = _ZERO
     for network in range(num):
-        source = _matrix(columns, network % num_inputs * batch * wide, batch, wide)
-        given = _matrix(gradients, network * batch * last, batch, last)
-        count = batch if slots else _rows_with_gradient(given, rows)
+        source = _matrix(columns, network % num_inputs * batch * wide, batch, wide)[begin:end]
+        given = _matrix(gradients, network * batch * last, batch, last)[begin:end]
+        count = height if slots else _rows_with_gradient(given, rows)
         gradient = _matrix(here, 0, count, last)
         for index in range(count):
             gradient[index] = given[rows[index]]
         for layer in range(num_layers - 1, -1, -1):
             weight = _weight_of(flat, shape, layer, network)
             if layer < shape[1]:
-                result = _result_of(hidden, out, shape, layer, network, num, batch)
+                result = _result_of(hidden, out, shape, layer, network, num, batch)[begin:end]
                 _through_activation(gradient, rows, result, shape[2] != 0)
             if slots:
                 _put_bias(gradient, _bias_of(flat_slots, shape, layer, network))
-                before = _result_of(hidden, out, shape, layer - 1, network, num, batch) if layer else source
+                before = _result_of(hidden, out, shape, layer - 1, network, num, batch)[begin:end] if layer else source
                 _put_weight(before, gradient, _weight_of(flat_slots, shape, layer, network))
             if layer:
                 earlier = _matrix(there, 0, count, shape[WIDTHS + layer])
@@ -265,7 +279,68 @@ def follow_back(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, s
             elif num_found > 0:
                 earlier = _matrix(there, 0, count, num_found)
                 _before(gradient, weight[first : first + num_found], earlier)
-                target = _matrix(sums, network % num_inputs * batch * num_found, batch, num_found)
+                target = _matrix(sums, network % num_inputs * batch * num_found, batch, num_found)[begin:end]
                 for index in range(count):
                     for column in range(num_found):
                         target[rows[index], column] += earlier[index, column]
+
+
+@nb.cfunc(nb.void(_address), **CALLBACK)
+def _follow_share(place):
+    """Do a thread's share of `follow_back`, whose arguments lie at an address; only the first one's goes into `slots`."""
+    given, shape = arguments_at(place)
+    begin, end = share_of(given[4])
+    number, slots = thread_number(), given[8]
+    if number and slots:
+        slots = given[12] + (number - 1) * _num_weights(shape) * _BYTES
+    _follow_rows(
+        *(given[0], shape, given[1], given[2], given[3], given[4], given[5], given[6], given[7], slots),
+        *(given[9], given[10], given[11], begin, end),
+    )
+
+
+_follow_shares = on_threads(_follow_share)
+
+
+@nb.njit(
+    nb.void(
+        *(_address, _shape, _address, _count, _count, _count, _address, _address),
+        *(_address, _address, _address, _count, _count, _count),
+    ),
+    **KERNEL,
+)
+def follow_back(
+    weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found, num_threads
+):
+    """Follow the gradients of `run_stack`'s results back through all layers.
+
+    Parameters
+    ----------
+    weights, shape, inputs, num_inputs, num, batch, hiddens, outs, num_threads
+        As `run_stack` had and left them.
+    slopes : `[num, batch, out]`
+        Gradients of the results.
+    slots : `[num_weights]`, or 0
+        Out: gradients of the weights. Where nobody needs them, rows of zeros are left out.
+    found : `[num_inputs, batch, num_found]`
+        Out: gradients of the inputs' columns from `first` on; summed over networks if they share them.
+    """
+    if num_threads == 1:
+        _follow_rows(
+            *(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found),
+            *(0, batch),
+        )
+        return
+    # Sums of all threads but the first; networks that are left out, and threads that were not to be had, have none.
+    others = np.zeros(((num_threads - 1) if slots else 0, _num_weights(shape)), np.float32)
+    beside = np.int64(others.ctypes.data)
+    given = np.array(
+        [weights, inputs, num_inputs, num, batch, hiddens, outs, slopes, slots, found, first, num_found, beside]
+    )
+    places = places_of(given, shape)
+    _follow_shares(places.ctypes.data, num_threads)
+    given[0] = places[0] = 0
+    total = numbers_at(slots, others.shape[1] if slots else np.int64(0))
+    for other in range(len(others)):
+        for index in range(len(total)):
+            total[index] += others[other, index]

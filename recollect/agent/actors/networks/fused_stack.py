@@ -11,6 +11,7 @@ from recollect.agent.actors.networks.stack import Stack, beside, differentiable
 from recollect.agent.kernels.fusible import are_fusible
 from recollect.agent.kernels.products import HAS_PRODUCTS
 from recollect.agent.kernels.stack_kernels import follow_back, run_stack
+from recollect.agent.kernels.threads import num_shares
 
 # What kernels write into, whatever PyTorch's default dtype and device are.
 _CPU: Final = "cpu"
@@ -47,6 +48,7 @@ def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], 
         batch,
         0 if hidden is None else hidden.data_ptr(),
         out.data_ptr(),
+        _num_threads(stack, _num_of(lead), batch),
     )
     return out
 
@@ -92,6 +94,7 @@ class FusedGradient(torch.autograd.Function):
             0 if found is None else found.data_ptr(),
             first,
             last - first,
+            _num_threads(stack, num, batch),
         )
         if found is None:
             return None, None, row, *(None for _ in inputs)
@@ -100,6 +103,11 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
+
+
+def _num_threads(stack: Stack, num: int, batch: int) -> int:
+    """Among how many threads to share out the rows of a batch."""
+    return num_shares(batch * stack.num_weights * num // stack.num)
 
 
 def _num_of(lead: Lead) -> int:
