@@ -22,6 +22,4 @@ KERNEL: Final[dict[str, Any]] = {
     "boundscheck": False,
 }
 INLINED: Final[dict[str, Any]] = {**KERNEL, "cache": False, "no_cpython_wrapper": True, "forceinline": True}
-CALLBACK: Final[dict[str, Any]] = {
-    name: KERNEL[name] for name in ("error_model", "cache", "fastmath", "boundscheck")
-}
+CALLBACK: Final[dict[str, Any]] = {name: KERNEL[name] for name in ("error_model", "cache", "fastmath", "boundscheck")}

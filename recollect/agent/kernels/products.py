@@ -3,9 +3,9 @@
 PyTorch's operators cost several microseconds each before they begin. A kernel that calls the same routine pays for one
 call, whatever the number of layers. A tensor's address takes 0.1 µs; an array of it four operators, and 1 µs.
 
-There are two routines. `sgemm` is that of the BLAS library that PyTorch is built with, usually Intel's, which leaves the
-vectors of other makers' processors half empty: on a Zen 5 it reaches 110 of 270 GFLOP/s. There we call what PyTorch's
-attention multiplies blocks with, oneDNN's `brgemm`. It turns no operand, so we do.
+There are two routines. `sgemm` is that of the BLAS library that PyTorch is built with, usually Intel's, which leaves
+the vectors of other makers' processors half empty: on a Zen 5 it reaches 110 of 270 GFLOP/s. There we call what
+PyTorch's attention multiplies blocks with, oneDNN's `brgemm`. It turns no operand, so we do.
 """
 
 import ctypes
@@ -26,8 +26,8 @@ _MULTIPLY: Final = "recollect_multiply"
 _BLAS: Final = "recollect_sgemm"
 _BLOCKS: Final = "recollect_brgemm"
 # `at::native::cpublas::brgemm` of float32, as C++ spells it.
-_BRGEMM: Final = "_ZN2at6native7cpublas6brgemmEllllllbPKfS3_Pfb"
-# Rows of a block, and rows that are summed over at once: others are made of powers of two below it, since oneDNN keeps a
+BRGEMM: Final = "_ZN2at6native7cpublas6brgemmEllllllbPKfS3_Pfb"
+# Rows of a block, and rows that are summed over at once. Other numbers are made of powers of two, since oneDNN keeps a
 # compiled routine of 65 kB for every size it meets.
 _LARGEST_BLOCK: Final = 256
 _TILE: Final = 8
@@ -47,17 +47,18 @@ def find_routine(name: str) -> int | None:
 
 
 def _are_blocks_faster() -> bool:
-    """Whether this is a processor that the BLAS library knows little of, and nobody told PyTorch to do without its vectors.
+    """Whether BLAS knows little of this processor, and nobody told PyTorch to do without its vector instructions.
 
     A rule and no trial: products differ in their last bits, and runs of one machine must not.
     """
     return binding.get_host_cpu_name().startswith("znver") and torch.backends.cpu.get_cpu_capability() != "DEFAULT"
 
 
-_blas, _blocks = find_routine("sgemm_"), find_routine(_BRGEMM) if _are_blocks_faster() else None
-HAS_PRODUCTS: Final = _blas is not None or _blocks is not None
+_blas, _blocks = find_routine("sgemm_"), find_routine(BRGEMM)
+_uses_blocks = _blocks is not None and _are_blocks_faster()
+HAS_PRODUCTS: Final = _uses_blocks or _blas is not None
 """Whether kernels can multiply: whether PyTorch's build exports a routine."""
-USES_THREADS: Final = _blocks is None
+USES_THREADS: Final = not _uses_blocks
 """Whether the routine uses as many threads as PyTorch; otherwise whoever calls it may."""
 # Compiled kernels name the routines; where they are differs from process to process. Without one they must still link:
 # LLVM ends the process over a name it cannot find. Nobody calls them then.
@@ -162,7 +163,7 @@ def _brgemm(
     right: Any,
     result: Any,
 ) -> tuple[Any, Callable[..., Any]]:
-    """Call oneDNN: `result = left @ right`, added to what is there for a sum; `left` has rows of `left_width` numbers."""
+    """Call oneDNN: `result = left @ right`, added to what is there for a sum; rows of `left` are `left_width` apart."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         rows, columns, inner, left_width, is_sum, a, b, c = args
@@ -190,7 +191,7 @@ def multiply(
 ) -> tuple[Any, Callable[..., Any]]:
     """Compute `result = left @ right`, all float32 at addresses, without gaps between rows.
 
-    `left` `[num_rows, num_inner]` and `right` `[num_inner, num_columns]` may be stored transposed: 1 says so, and 0 not.
+    `left` `[num_rows, num_inner]` and `right` `[num_inner, num_columns]` may be stored transposed: 1 says so, 0 not.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -242,14 +243,20 @@ _BYTES: Final = np.int64(4)
 
 
 @nb.cfunc(_SIGNATURE, **CALLBACK)
-def _by_blas(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
-    """`multiply` by BLAS."""
-    _sgemm(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result)
+def by_blas(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
+    """`multiply` by BLAS, which refuses matrices without numbers."""
+    if num_inner == 0:
+        _matrix_at(result, num_rows, num_columns)[:] = np.float32(0.0)
+    elif num_rows > 0 and num_columns > 0:
+        _sgemm(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result)
 
 
 @nb.cfunc(_SIGNATURE, **CALLBACK)
-def _by_blocks(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
-    """`multiply` by blocks of rows; rows that are summed over are those of a batch, which come in any number too."""
+def by_blocks(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
+    """`multiply` by blocks of rows, where PyTorch has `brgemm`.
+
+    If the left operand is turned, a batch's rows are summed over: they come in any number, and in blocks too.
+    """
     rows = _turned(_matrix_at(left, num_inner, num_rows)) if is_left_turned else _matrix_at(left, num_rows, num_inner)
     columns = _matrix_at(right, num_inner, num_columns)
     if is_right_turned:
@@ -276,4 +283,5 @@ def _by_blocks(is_left_turned, is_right_turned, num_rows, num_columns, num_inner
         begin += height
 
 
-binding.add_symbol(_MULTIPLY, (_by_blas if _blocks is None else _by_blocks).address)
+_routine = by_blocks if _uses_blocks else by_blas
+binding.add_symbol(_MULTIPLY, _routine.address)

@@ -287,7 +287,7 @@ def _follow_rows(
 
 @nb.cfunc(nb.void(_address), **CALLBACK)
 def _follow_share(place):
-    """Do a thread's share of `follow_back`, whose arguments lie at an address; only the first one's goes into `slots`."""
+    """Do a thread's share of `follow_back`, whose arguments lie at an address; the first one fills `slots`."""
     given, shape = arguments_at(place)
     begin, end = share_of(given[4])
     number, slots = thread_number(), given[8]

@@ -46,9 +46,7 @@ def on_threads(share: Any) -> Any:
             function = builder.bitcast(cgutils.get_or_insert_function(builder.module, kind, symbol), pointer)
             operands = [function, builder.inttoptr(args[0], pointer), builder.trunc(args[1], whole), whole(0)]
             kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
-            builder.call(
-                cgutils.get_or_insert_function(builder.module, kind, "recollect_GOMP_parallel"), operands
-            )
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, "recollect_GOMP_parallel"), operands)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), generate

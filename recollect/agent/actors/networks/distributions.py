@@ -8,7 +8,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-_LOG_4: Final = math.log(4.0)
+from recollect.agent.actors.networks.squash import LOG_STD_RANGE, Squash, is_squashable, log_tanh_slope
+
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
@@ -97,20 +98,51 @@ class SquashedGaussian(StochasticDistribution):
     """
 
     def __init__(self, mean: Tensor, std: Tensor) -> None:
-        self.mean = mean
-        self.std = std
-        self._raw = Gaussian(mean, std)
+        self._outputs: Tensor | None = None
+        self._gaussian: Gaussian | None = Gaussian(mean, std)
+
+    @classmethod
+    def of(cls, outputs: Tensor) -> Self:
+        """Of a network's outputs `[batch, 2 * action]`: means, then logarithms of deviations."""
+        found = cls.__new__(cls)
+        found._outputs, found._gaussian = outputs, None
+        return found
+
+    @property
+    def mean(self) -> Tensor:
+        return self._raw.mean
+
+    @property
+    def std(self) -> Tensor:
+        return self._raw.std
+
+    @property
+    def _raw(self) -> Gaussian:
+        """What is squashed."""
+        if self._gaussian is None:
+            assert self._outputs is not None
+            mean, log_std = self._outputs.chunk(2, -1)
+            self._gaussian = Gaussian(mean, log_std.clamp(*LOG_STD_RANGE).exp())
+        return self._gaussian
 
     def sample(self, generator: Generator) -> Tensor:
-        return self._raw.sample(generator).tanh()
+        outputs = self._outputs
+        if outputs is None or not is_squashable(outputs):
+            return self._raw.sample(generator).tanh()
+        return self.sample_with_log_prob(generator)[0]
 
     def sample_with_log_prob(self, generator: Generator) -> tuple[Tensor, Tensor]:
-        raw, log_prob = self._raw.sample_with_log_prob(generator)
-        return raw.tanh(), log_prob - _log_tanh_slope(raw)
+        outputs = self._outputs
+        if outputs is None or not is_squashable(outputs):
+            raw, log_prob = self._raw.sample_with_log_prob(generator)
+            return raw.tanh(), log_prob - log_tanh_slope(raw)
+        noise = outputs.new_empty(len(outputs), outputs.shape[-1] // 2).normal_(generator=generator)
+        found: tuple[Tensor, Tensor] = Squash.apply(outputs, noise)  # type: ignore[no-untyped-call]
+        return found
 
     def log_prob(self, action: Tensor) -> Tensor:
         raw = action.clamp(-_ALMOST_ONE, _ALMOST_ONE).atanh()
-        return self._raw.log_prob(raw) - _log_tanh_slope(raw)
+        return self._raw.log_prob(raw) - log_tanh_slope(raw)
 
     def mode(self) -> Tensor:
         return self.mean.tanh()
@@ -213,8 +245,3 @@ class Bernoulli(StochasticDistribution):
 
 def _normal_like(mean: Tensor, generator: Generator) -> Tensor:
     return torch.empty_like(mean).normal_(generator=generator)
-
-
-def _log_tanh_slope(raw: Tensor) -> Tensor:
-    """Log-derivative of tanh, summed over the action: stable where 1 - tanh² would round to 0."""
-    return (_LOG_4 - 2.0 * torch.logaddexp(raw, -raw)).sum(-1, keepdim=True)

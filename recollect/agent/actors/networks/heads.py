@@ -25,9 +25,6 @@ from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
 from recollect.errors import ConfigError
 
-# Log-deviations outside this range only overflow; the range is that of Haarnoja et al. (2018), arXiv 1801.01290.
-_LOG_STD_RANGE: Final = (-20.0, 2.0)
-
 
 class Head(nn.Module, ABC):
     """Base of the policies: a network with as many numbers per row as the distribution over actions needs."""
@@ -59,8 +56,7 @@ class SquashedGaussianHead(Head):
         return 2 * action_width(space)
 
     def forward(self, features: Tensor) -> SquashedGaussian:
-        mean, log_std = self.network(features).chunk(2, -1)
-        return SquashedGaussian(mean, log_std.clamp(*_LOG_STD_RANGE).exp())
+        return SquashedGaussian.of(self.network(features))
 
 
 class GaussianHead(Head):

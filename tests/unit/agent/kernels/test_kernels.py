@@ -1,5 +1,6 @@
 """Kernels of networks and optimisers, compared with PyTorch's operators."""
 
+import ctypes
 import math
 import subprocess
 import sys
@@ -16,14 +17,16 @@ from hypothesis.strategies import booleans, floats, integers, sampled_from
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from recollect.agent.actors.networks import fused_stack
+from recollect.agent.actors.networks import fused_stack, squash
 from recollect.agent.actors.networks.dense import EnsembleMLP
-from recollect.agent.kernels import arithmetic
+from recollect.agent.actors.networks.distributions import SquashedGaussian
+from recollect.agent.kernels import arithmetic, products, threads
 from recollect.agent.kernels.fusible import are_fusible, plain_operators
 from recollect.agent.kernels.row_kernels import clip_row
 
 # Wide enough for the routes that take only what is large: BLAS's blocks, rows without gradients.
 WIDTHS = (1, 2, 17, 64, 130)
+ROUTINES = {products.by_blas: "sgemm_", products.by_blocks: products.BRGEMM}
 
 
 def _gradients(ensemble: EnsembleMLP, inputs: Tensor, slopes: Tensor) -> list[Tensor]:
@@ -57,6 +60,132 @@ def test_kernels_compute_what_the_operators_do(
     with plain_operators():
         expected = _gradients(ensemble, inputs, slopes)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+SIZES = integers(0, 40) | sampled_from((63, 64, 129, 255, 256, 257, 600))
+
+
+@pytest.mark.parametrize("routine", [products.by_blas, products.by_blocks])
+@given(
+    rows=SIZES, columns=SIZES, inner=SIZES, is_left_turned=booleans(), is_right_turned=booleans(), seed=integers(0, 9)
+)
+def test_products_are_those_of_numpy(
+    routine: Any, rows: int, columns: int, inner: int, is_left_turned: bool, is_right_turned: bool, seed: int
+) -> None:
+    if products.find_routine(ROUTINES[routine]) is None:
+        pytest.skip("PyTorch's build has no such routine")
+    generator = np.random.default_rng(seed)
+    left, right = (generator.standard_normal(shape, np.float32) for shape in ((rows, inner), (inner, columns)))
+    stored = [
+        np.ascontiguousarray(matrix.T) if is_turned else matrix
+        for matrix, is_turned in ((left, is_left_turned), (right, is_right_turned))
+    ]
+    result = np.full((rows + 1, columns), 7.0, np.float32)
+    multiply = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)(routine.address)
+    places = [matrix.ctypes.data for matrix in (*stored, result)]
+    multiply(is_left_turned, is_right_turned, rows, columns, inner, *places)
+    np.testing.assert_allclose(result[:rows], left.astype(float) @ right, rtol=1e-5, atol=1e-4)
+    assert (result[rows:] == 7.0).all(), "nothing is written beyond the result"
+
+
+@pytest.mark.parametrize("num_threads", [2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 300])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("is_own", [False, True])
+def test_threads_share_out_the_rows(
+    num_threads: int, rows: int, activation: Any, is_trained: bool, is_own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    ensemble = EnsembleMLP(2, (5, 64, 17, 3), activation=activation)
+    ensemble.requires_grad_(is_trained)
+    inputs = torch.randn(*((2,) if is_own else ()), rows, 5, requires_grad=True)
+    slopes = torch.randn(2, rows, 3) * torch.randint(2, (2, rows, 1))
+    expected = _gradients(ensemble, inputs, slopes)
+    shares = []
+
+    def shared(work: int) -> int:
+        shares.append(work)
+        return num_threads
+
+    monkeypatch.setattr(fused_stack, "num_shares", shared)
+    found = _gradients(ensemble, inputs, slopes)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert [torch.equal(a, b) for a, b in zip(_gradients(ensemble, inputs, slopes), found, strict=True)] == [
+        True
+    ] * len(found), "sums are the same each time"
+    work = rows * ensemble.flat.numel()
+    assert shares == [work] * 4 if fused_stack.HAS_PRODUCTS else not shares
+
+
+def test_threads_that_were_asked_for_share_out_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_HAS_THREADS", True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    assert [threads.num_shares(work) for work in (1, 3_999_999, 4_000_000, 6_000_000, 10**9)] == [1, 1, 2, 3, 4]
+    monkeypatch.setattr(threads, "_HAS_THREADS", False)
+    assert threads.num_shares(10**9) == 1
+
+
+def _sampled(outputs: Tensor, slopes: tuple[Tensor, Tensor], which: str) -> list[Tensor]:
+    """Actions, their log-probabilities, and the gradient of outputs through one or both."""
+    outputs = outputs.clone().requires_grad_()
+    results = SquashedGaussian.of(outputs).sample_with_log_prob(torch.Generator().manual_seed(3))
+    sums = [(result * slope).sum() for result, slope in zip(results, slopes, strict=True)]
+    {"action": sums[0], "log_prob": sums[1], "both": sums[0] + sums[1]}[which].backward()
+    assert outputs.grad is not None
+    return [*(result.detach() for result in results), outputs.grad]
+
+
+@pytest.mark.parametrize("which", ["action", "log_prob", "both"])
+@given(
+    rows=sampled_from((0, 1, 5, 300)), width=integers(1, 9), scale=sampled_from((0.1, 1.0, 8.0)), seed=integers(0, 99)
+)
+def test_a_squashed_sample_is_that_of_the_operators(which: str, rows: int, width: int, scale: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    outputs, slopes = scale * torch.randn(rows, 2 * width), (torch.randn(rows, width), torch.randn(rows, 1))
+    found = _sampled(outputs, slopes, which)
+    with plain_operators():
+        expected = _sampled(outputs, slopes, which)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_squashed_sample_is_drawn_within_the_bounds_of_its_deviation() -> None:
+    outputs = torch.tensor([[0.3, 0.3, 50.0, -50.0], [40.0, -40.0, 0.0, 0.0]], requires_grad=True)
+    action, log_prob = SquashedGaussian.of(outputs).sample_with_log_prob(torch.Generator().manual_seed(1))
+    (action.sum() + log_prob.sum()).backward()
+    assert action[0, 1].item() == pytest.approx(math.tanh(0.3))
+    assert action[1].tolist() == [1.0, -1.0]
+    assert log_prob.isfinite().all()
+    assert outputs.grad is not None
+    assert outputs.grad.isfinite().all()
+    assert outputs.grad[0, 2:].tolist() == [0.0, 0.0], "beyond its bounds a deviation stays the same"
+
+
+def test_a_squashed_sample_is_differentiated_twice() -> None:
+    outputs = torch.randn(3, 4, dtype=torch.float32, requires_grad=True)
+
+    def second() -> Tensor:
+        results = SquashedGaussian.of(outputs).sample_with_log_prob(torch.Generator().manual_seed(3))
+        (first,) = torch.autograd.grad(sum(result.sum() for result in results), outputs, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), outputs)[0]
+
+    found = second()
+    with plain_operators():
+        torch.testing.assert_close(found, second(), rtol=1e-3, atol=1e-4)
+
+
+def test_a_squashed_sample_is_drawn_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    kernel = squash.squash
+    monkeypatch.setattr(squash, "squash", lambda *args: (calls.append(1), kernel(*args))[1])
+    policy = SquashedGaussian.of(torch.zeros(2, 4))
+    generator = torch.Generator().manual_seed(1)
+    assert policy.sample(generator).shape == (2, 2)
+    policy.sample_with_log_prob(generator)
+    assert len(calls) == 2
+    with plain_operators():
+        policy.sample(generator)
+    assert len(calls) == 2
 
 
 def test_a_network_computes_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,19 +274,26 @@ def test_the_norm_of_what_is_not_finite_is_not_finite() -> None:
     assert math.isnan(clip_row(np.array([1.0, math.nan], np.float32), 1.0, 1e-6))
 
 
-@nb.njit
-def _each(values, are_tanh):
-    """The kernels' own functions, of every number."""
+def _each(function: Any, values: Any) -> Any:
+    """A kernel's own function, of every number."""
+
+    @nb.njit
+    def compute(values, found):
+        for index in range(len(values)):
+            found[index] = function(values[index])
+
     found = np.empty_like(values)
-    for index in range(len(values)):
-        found[index] = arithmetic.tanh(values[index]) if are_tanh else arithmetic.exp(values[index])
+    compute(values, found)
     return found
 
 
 def test_functions_of_a_number_are_exact_to_their_last_places() -> None:
     values = np.linspace(-80, 80, 100_001, dtype=np.float32)
-    np.testing.assert_allclose(_each(values, False), np.exp(values.astype(np.float64)), rtol=4e-7)
-    np.testing.assert_allclose(_each(values, True), np.tanh(values.astype(np.float64)), rtol=0, atol=3e-7)
+    np.testing.assert_allclose(_each(arithmetic.exp, values), np.exp(values.astype(np.float64)), rtol=4e-7)
+    np.testing.assert_allclose(_each(arithmetic.tanh, values), np.tanh(values.astype(np.float64)), rtol=0, atol=3e-7)
+    shares = np.concatenate([np.linspace(0, 1, 10_001), np.logspace(-30, 0, 1_001)]).astype(np.float32)
+    found = _each(arithmetic.log_of_one_and, shares)
+    np.testing.assert_allclose(found, np.log1p(shares.astype(np.float64)), rtol=4e-7)
 
 
 def test_kernels_take_plain_tensors_on_the_processor_alone() -> None:
