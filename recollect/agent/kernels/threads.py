@@ -18,7 +18,8 @@ from recollect.agent.kernels.products import USES_THREADS, find_routine, whole_n
 
 # Those of the OpenMP library that PyTorch is linked with.
 _ROUTINES: Final = {name: find_routine(name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")}
-_HAS_THREADS: Final = not USES_THREADS and None not in _ROUTINES.values()
+HAS_THREADS: Final = not USES_THREADS and None not in _ROUTINES.values()
+"""Whether kernels can share out their rows."""
 for _name, _place in _ROUTINES.items():
     binding.add_symbol(f"recollect_{_name}", _place or 1)
 _LEAST_WORK: Final = 2_000_000
@@ -27,7 +28,7 @@ _LEAST_WORK: Final = 2_000_000
 
 def num_shares(work: int) -> int:
     """Among how many threads to share out a number of multiplications."""
-    if work < 2 * _LEAST_WORK or not _HAS_THREADS:
+    if work < 2 * _LEAST_WORK or not HAS_THREADS:
         return 1
     return min(torch.get_num_threads(), work // _LEAST_WORK)
 

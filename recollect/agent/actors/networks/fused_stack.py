@@ -48,7 +48,7 @@ def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], 
         batch,
         0 if hidden is None else hidden.data_ptr(),
         out.data_ptr(),
-        _num_threads(stack, _num_of(lead), batch),
+        num_shares(_num_of(lead) * batch * stack.num_products),
     )
     return out
 
@@ -94,7 +94,7 @@ class FusedGradient(torch.autograd.Function):
             0 if found is None else found.data_ptr(),
             first,
             last - first,
-            _num_threads(stack, num, batch),
+            num_shares(num * batch * stack.num_products),
         )
         if found is None:
             return None, None, row, *(None for _ in inputs)
@@ -103,11 +103,6 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
-
-
-def _num_threads(stack: Stack, num: int, batch: int) -> int:
-    """Among how many threads to share out the rows of a batch."""
-    return num_shares(batch * stack.num_weights * num // stack.num)
 
 
 def _num_of(lead: Lead) -> int:

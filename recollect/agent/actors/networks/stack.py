@@ -46,6 +46,8 @@ class Stack:
         self._activation = activation
         self.widths = tuple(sizes)
         self.num_hidden = sum(sizes[1:-1])
+        # Multiplications for one row of one network.
+        self.num_products = sum(wide * narrow for wide, narrow in pairwise(sizes))
         # What the kernels know of a stack.
         self.shape = np.array([num, num_active, activation == "tanh", *sizes], np.int64)
         weights = [(num, wide, narrow) for wide, narrow in pairwise(sizes)]
