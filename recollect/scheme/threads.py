@@ -9,11 +9,10 @@ from typing import Final
 import gymnasium as gym
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from recollect.agent.actors.base import Actor
 from recollect.agent.actors.networks.dense import EnsembleMLP
-from recollect.agent.actors.networks.layers import EnsembleLinear
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Algorithm
 
@@ -89,8 +88,8 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
     parts = [module for head in _heads(actor) for module in head.modules()]
     stacks = [part for part in parts if isinstance(part, EnsembleMLP)]
     columns = [torch.ones(num_rows, stack.weights[0].shape[1], requires_grad=True) for stack in stacks]
-    weights = [weight.detach() for part in parts if (weight := _weight_of(part)) is not None]
-    inputs = [torch.ones(len(weight), num_rows, weight.shape[1]) for weight in weights]
+    weights = [part.weight.detach().T for part in parts if isinstance(part, nn.Linear)]
+    inputs = [torch.ones(num_rows, len(weight)) for weight in weights]
 
     def work() -> None:
         if body:
@@ -99,9 +98,8 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
         for stack, rows in zip(stacks, columns, strict=True):
             torch.autograd.grad(stack(rows).sum(), (*stack.parameters(), rows))
         for weight, rows in zip(weights, inputs, strict=True):
-            outputs = torch.relu_(torch.bmm(rows, weight))
-            torch.bmm(outputs, weight.mT)
-            torch.bmm(rows.mT, outputs)
+            outputs = torch.relu_(rows @ weight)
+            _ = outputs @ weight.T, rows.T @ outputs
 
     return work
 
@@ -109,10 +107,3 @@ def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
 def _heads(actor: Actor) -> list[nn.Module]:
     """The policy and the critics."""
     return [actor.critics, *([] if actor.policy is None else [actor.policy])]
-
-
-def _weight_of(part: nn.Module) -> Tensor | None:
-    """Weight `[num, in, out]` of a layer that is not in a stack."""
-    if isinstance(part, EnsembleLinear):
-        return part.weight
-    return part.weight.T[None] if isinstance(part, nn.Linear) else None

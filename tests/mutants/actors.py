@@ -103,6 +103,13 @@ MUTANTS: Final = (
         LAYERS,
     ),
     Mutant(
+        "noise does not reach the weights",
+        f"{NETWORKS}/layers.py",
+        " if self._noise is None else torch.addcmul(self.flat, self.flat_std, self._noise)",
+        "",
+        LAYERS,
+    ),
+    Mutant(
         "noise stays when a network no longer explores",
         f"{NETWORKS}/layers.py",
         "        self._noise = None\n",
@@ -119,8 +126,8 @@ MUTANTS: Final = (
     Mutant(
         "batch renormalisation does not correct towards the running mean",
         f"{NETWORKS}/layers.py",
-        "scaled * scale + shift",
-        "scaled * scale",
+        "torch.addcmul(self.bias, shift, self.weight)",
+        "self.bias",
         LAYERS,
     ),
     Mutant(

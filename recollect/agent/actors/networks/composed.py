@@ -36,7 +36,7 @@ class ComposedNetwork(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Columns side by side, `[batch, in]`, shared by all, or `[num, batch, in]` -> `[num, batch, out]`."""
         found: Tensor = self.layers(for_each(beside(inputs), self.num))
-        return found.float() if found.dtype == torch.bfloat16 else found
+        return found
 
     def first(self, *inputs: Tensor) -> Tensor:
         """`[batch, in]` -> `[batch, out]` of the first network."""
@@ -57,9 +57,10 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norm = EnsembleNorm(num, size)
         self.wide, self.back = _linear(num, size, _WIDER * size, noisy), _linear(num, _WIDER * size, size, noisy)
-        for layer in (self.wide, self.back):
-            nn.init.normal_(layer.weight, std=math.sqrt(2 / layer.weight.shape[1]))
-            nn.init.zeros_(layer.bias)
+        with torch.no_grad():
+            for layer in (self.wide, self.back):
+                nn.init.normal_(layer.weight, std=math.sqrt(2 / layer.weight.shape[1]))
+                nn.init.zeros_(layer.bias)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """`[num, batch, size]` -> the same shape."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from recollect.agent.actors.config import Activation
 from recollect.agent.actors.networks.fused_stack import FusedGradient, Lead, is_fusible, run_fused
 from recollect.agent.actors.networks.stack import Stack, StackGradient
-
-_FLAT: Final = "flat"
 
 
 class EnsembleNorm(nn.Module):
@@ -108,19 +106,19 @@ class EnsembleMLP(nn.Module):
 
     def _run(self, inputs: Sequence[Tensor], lead: Lead) -> Tensor:
         """Results of the first networks, `[*lead, batch, out]`."""
-        stack, flat = self._stack, self.flat
+        stack, flat = self._stack, self._row()
         num = lead[0] if lead else 1
         if not self._has_norms and is_fusible(stack, num, flat, inputs):
             if not torch.is_grad_enabled():
                 return run_fused(stack, lead, flat, inputs)
             fused: Tensor = FusedGradient.apply(stack, lead, flat, *inputs)  # type: ignore[no-untyped-call]
             return fused
-        found = self._run_operators(inputs, num)
+        found = self._run_operators(inputs, num, flat)
         return found if lead else found.squeeze(0)
 
-    def _run_operators(self, inputs: Sequence[Tensor], num: int) -> Tensor:
+    def _run_operators(self, inputs: Sequence[Tensor], num: int, flat: Tensor) -> Tensor:
         """`[num, batch, out]` by PyTorch's operators."""
-        stack, flat = self._stack, self.flat
+        stack = self._stack
         is_plain = self._has_norms or torch.compiler.is_compiling() or torch.is_autocast_enabled(flat.device.type)
         if torch.is_grad_enabled() and not is_plain:
             found: Tensor = StackGradient.apply(stack, num, flat, *inputs)  # type: ignore[no-untyped-call]
@@ -129,23 +127,30 @@ class EnsembleMLP(nn.Module):
         # Under autocast products are rounded, and what is made of them is not.
         return stack.run(inputs, pairs, list(self.norms) if self._has_norms else ())[-1].to(flat.dtype)
 
+    def _row(self) -> Tensor:
+        """Weights of all layers, then biases, to compute with."""
+        return self.flat
+
+    def _rows(self) -> dict[str, list[str]]:
+        """Names of parameters that are such rows, and of the weights and biases in them, which checkpoints have."""
+        indices = range(len(self._stack.shapes) // 2)
+        return {"flat": [f"{kind}.{index}" for kind in ("weights", "biases") for index in indices]}
+
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        flat = destination.pop(prefix + _FLAT)
-        destination.update(zip(self._names(prefix), self._stack.split(flat), strict=True))
+        for row, names in self._rows().items():
+            pieces = self._stack.split(destination.pop(prefix + row))
+            destination.update({prefix + name: piece for name, piece in zip(names, pieces, strict=True)})
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Put the layers of a checkpoint together; one that has others lacks `flat`, and its own are unexpected."""
-        names = self._names(prefix)
-        shapes = [tuple(state_dict[name].shape) for name in names if name in state_dict]
-        if shapes == self._stack.shapes:
-            state_dict[prefix + _FLAT] = torch.cat([state_dict.pop(name).flatten() for name in names])
+        """Put the layers of a checkpoint together; one that has others lacks a row, and its own are unexpected."""
+        for row, names in self._rows().items():
+            pieces = [state_dict[prefix + name] for name in names if prefix + name in state_dict]
+            if [tuple(piece.shape) for piece in pieces] == self._stack.shapes:
+                state_dict[prefix + row] = torch.cat([piece.flatten() for piece in pieces])
+                for name in names:
+                    del state_dict[prefix + name]
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def _names(self, prefix: str) -> list[str]:
-        """Names of weights and biases in checkpoints."""
-        indices = range(len(self._stack.shapes) // 2)
-        return [f"{prefix}{kind}.{index}" for kind in ("weights", "biases") for index in indices]
 
 
 class MLP(EnsembleMLP):
