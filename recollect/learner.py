@@ -262,11 +262,9 @@ class Learner:
                     if show is not None:
                         show(self)
             except Interrupts:
-                if self.run is not None:
-                    self.save_checkpoint()
+                self._save_last()
                 raise
-            if self.run is not None:
-                self.save_checkpoint()
+            self._save_last()
 
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
         """Evaluate the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
@@ -349,6 +347,16 @@ class Learner:
         self._tell_of_checkpoints(path)
         return path
 
+    def _save_last(self) -> None:
+        """Save the end of a training, if the run has a folder: the row is no part of it, as it may come anywhere."""
+        if self.run is None:
+            return
+        try:
+            path = self._recorder.save(self)
+        finally:
+            self._recorder.write_row(self)
+        self._tell_of_checkpoints(path)
+
     def request_checkpoint(self) -> None:
         """Have a checkpoint written beside the training, as soon as none is; from the end of this update stage on."""
         self._recorder.request_checkpoint()
@@ -406,6 +414,7 @@ class Learner:
             self.elapsed_s = restored.elapsed_s
             self._callbacks.load_state(restored.callbacks)
             self.log(restored.logged)
+            self.stop_reason = restored.stop_reason
         except BaseException:
             self._recorder.close()
             raise

@@ -71,12 +71,17 @@ def as_count(value: object) -> int:
 
 def as_number(value: object, low: float = -math.inf, high: float = math.inf) -> float:
     """A finite number of a file, from `low` to `high`; a ValueError otherwise."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"expected a number, got {value!r}")
-    number = float(value)
+    number = float(as_value(value))
     if not math.isfinite(number) or not low <= number <= high:
         raise ValueError(f"expected a finite number from {low:g} to {high:g}, got {value!r}")
     return number
+
+
+def as_value(value: object) -> float:
+    """A number of a file as it stands, whole ones included, finite or not; a ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a number, got {value!r}")
+    return value
 
 
 def _is_newer(found: object, version: int) -> bool:

@@ -307,6 +307,7 @@ class Training(Protocol):
 
     scheme: "Scheme"
     elapsed_s: float
+    stop_reason: str | None
     last_evaluation: "Evaluation | None"
     logged: dict[str, float]
     unwritten: set[str]

@@ -1,8 +1,9 @@
 """Kills trainings at random moments, resumes them, and compares what they end in with one that was never killed.
 
-`python -m tests.kill_runs FOLDER SEED NUM_KILLS [--few]` is a process of its own, from which each training is forked.
-A killed training is `recollect train` or `recollect resume`; half of them are killed at a moment of their life, half in
-an operation of the file layer. Each kill, and each run that was compared, is a line of JSON.
+`python -m tests.kill_runs FOLDER SEED NUM_KILLS [--few] [--settings]` is a process of its own, from which each training
+is forked. A killed training is `recollect train` or `recollect resume`; a third each is killed at a moment of its life,
+is killed in an operation of the file layer, and is told to end by SIGTERM or SIGINT. Each kill, and each run that was
+compared, is a line of JSON.
 """
 
 import contextlib
@@ -18,120 +19,27 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import torch
 
-from recollect import disk, metrics
-from recollect.agent.algorithms import ALGORITHMS
-from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
+from recollect import disk, learner, metrics
 from recollect.api import Agent
 from recollect.cli import main as recollect
 from recollect.cli import session
 from recollect.runs import RunDirectory
 from recollect.runs.state_files import read_state
 from tests.faulty_disk import WatchedOS
+from tests.kill_cells import Cell, all_cells, few_cells, register_envs, set_cells
 from tests.zygote import in_child
 
-STEPS = 96
-FEW = ("replay", "per", "ere", "vtrace")
 MOST_SECONDS = 300.0
-OPTIONS = {"algo.update_every": 8, "algo.num_test_episodes": 1, "actor.hidden_sizes": [8]}
-OFF_POLICY = {"algo.start_steps": 24, "algo.mini_batch_size": 8, "algo.num_mini_batch": 4, "algo.test_every": 24}
-ON_POLICY = {"algo.num_mini_batch": 1, "algo.test_every": 6}
-OF_STORAGE: dict[str, dict[str, Any]] = {
-    "nstep": {"n_step": 3},
-    "per": {"alpha": 0.6, "n_step": 3},
-    "ere": {"alpha": 0.6, "cmin": 10, "eta": 0.99},
-    "her": {"alpha": 0.6},
-}
 # How fast the machine is, and how much memory is set aside, which a storage that was read back needs less of.
 OF_THE_MACHINE = (
     *(metrics.ELAPSED_S, metrics.STEPS_PER_S, metrics.UPDATES_PER_S, metrics.STORAGE_BYTES),
     *(metrics.CHECKPOINT_STALL_MS, metrics.CHECKPOINT_WRITE_S),
 )
-
-
-class Reach(gym.Env[Any, np.ndarray]):
-    """Move to a goal on a line, with continuous actions: what hindsight needs, at no cost."""
-
-    state_attributes = ("_place", "_goal", "_num_steps")
-
-    def __init__(self) -> None:
-        box = gym.spaces.Box(-2.0, 2.0, (1,), np.float32)
-        self.observation_space = gym.spaces.Dict({"observation": box, "achieved_goal": box, "desired_goal": box})
-        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self._place = self._goal = np.zeros(1, np.float32)
-        self._num_steps = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._place, self._goal = self.np_random.uniform(-1, 1, (2, 1)).astype(np.float32)
-        self._num_steps = 0
-        return self._observe(), {}
-
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._place = np.clip(self._place + 0.2 * action, -2, 2).astype(np.float32)
-        self._num_steps += 1
-        return self._observe(), float(self.compute_reward(self._place, self._goal, {})), False, self._num_steps >= 7, {}
-
-    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray:
-        reward: np.ndarray = -(np.abs(achieved_goal - desired_goal).max(-1) > 0.1).astype(np.float32)
-        return reward
-
-    def _observe(self) -> dict[str, np.ndarray]:
-        return {"observation": self._place, "achieved_goal": self._place, "desired_goal": self._goal}
-
-
-class Cell(NamedTuple):
-    """An algorithm, a storage, and the memory of the actor, if it has any."""
-
-    algo: str
-    storage: str
-    memory: str = ""
-
-    @property
-    def command(self) -> list[str]:
-        """Words behind `recollect train` for a small run, whose storage wraps around."""
-        cls = ALGORITHMS[self.algo]
-        options = {**OPTIONS, **(ON_POLICY if cls.is_on_policy else OFF_POLICY), "storage": self.storage}
-        options |= {f"storage.{name}": value for name, value in OF_STORAGE.get(self.storage, {}).items()}
-        if not cls.is_on_policy:
-            options["storage.size"] = 35
-        if self.memory:
-            options["actor.memory"] = self.memory
-        words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
-        fixed = {"preset": "none", "seed": 5, "steps": STEPS, "num-envs": 2, "num-test-envs": 1, "threads": 1}
-        words += [word for name, value in {**fixed, "final-episodes": 1}.items() for word in (f"--{name}", str(value))]
-        return [self.algo, self.env, *words]
-
-    @property
-    def env(self) -> str:
-        """The cheapest task for both."""
-        is_discrete = gym.spaces.Discrete in ALGORITHMS[self.algo].action_spaces
-        if self.storage == "her":
-            return "recollect/BitFlip-v0" if is_discrete else "tests/Reach-v0"
-        return "CartPole-v1" if is_discrete else "Pendulum-v1"
-
-
-def all_cells() -> list[Cell]:
-    """Every algorithm with every storage that it learns from, and with a memory."""
-    fitting = {True: ON_POLICY_STORAGES, False: OFF_POLICY_STORAGES}
-    cells = [Cell(algo, storage) for algo, cls in ALGORITHMS.items() for storage in fitting[cls.is_on_policy]]
-    return cells + [Cell(algo, "vtrace" if cls.is_on_policy else "per", "gru") for algo, cls in ALGORITHMS.items()]
-
-
-def few_cells() -> list[Cell]:
-    """Every kind of storage, with algorithms in turn."""
-    cells = all_cells()
-    first = [next(cell for cell in cells if cell.storage == storage) for storage in FEW[:1]]
-    for storage in FEW[1:]:
-        used = {cell.algo for cell in first}
-        fitting = [cell for cell in cells if cell.storage == storage]
-        first.append(next((cell for cell in fitting if cell.algo not in used), fitting[0]))
-    return first
 
 
 class CountingOS(WatchedOS):
@@ -178,12 +86,14 @@ class Trial:
         """Whether there is nothing left to do, and to resume."""
         return (self.run / "evaluation.json").exists()
 
-    def train(self, kill_after_s: float | None = None, faulty: CountingOS | None = None) -> bool:
-        """Train or resume, as far as it gets; returns whether it was killed."""
+    def train(
+        self, kill_after_s: float | None = None, faulty: CountingOS | None = None, *, number: int = signal.SIGKILL
+    ) -> bool:
+        """Train or resume, as far as it gets; returns whether a signal ended it."""
         watched = faulty or CountingOS()
         words = ["resume", str(self.run)]
         if not (self.run / "config.yaml").exists():
-            words = ["train", *self.cell.command, "--out", str(self.folder), "--name", "run"]
+            words = ["train", *self.cell.command(self.folder.parent), "--out", str(self.folder), "--name", "run"]
 
         def child() -> int:
             disk.os = watched  # type: ignore[assignment]
@@ -191,11 +101,12 @@ class Trial:
             (self.folder / "operations").write_text(str(len(watched.calls)))
             return code
 
-        code, self.seconds = in_child(child, self.log, kill_after_s=kill_after_s or MOST_SECONDS)
+        code, self.seconds = in_child(child, self.log, kill_after_s=kill_after_s or MOST_SECONDS, number=number)
         if code == 0:
             self.num_operations = int((self.folder / "operations").read_text())
             return False
-        was_killed = code == -signal.SIGKILL if kill_after_s is None else code is None
+        expected = [-signal.SIGKILL] if kill_after_s is None else [None, -number, 128 + number]
+        was_killed = code in expected
         assert was_killed, f"{words} ended with {code}: {self.log.read_text()[-3000:]}"
         return True
 
@@ -217,9 +128,9 @@ def digest_of(folder: Path) -> Iterator[tuple[str, str]]:
     """All that a run ended in but what depends on the machine, by path."""
     run = RunDirectory.open(folder)
     kept = read_state(run.checkpoint(with_replay=True), "state")
-    del kept["elapsed_s"]
+    del kept["elapsed_s"], kept["row"]
     best = read_state(run.checkpoint(best=True), "state")
-    del best["elapsed_s"]
+    del best["elapsed_s"], best["row"]
     agent = Agent.load(folder)
     scheme = agent.scheme
     parts = {"checkpoint": kept, "best": best, "actor": dict(scheme.actor.state_dict()), "state": scheme.state()}
@@ -255,15 +166,16 @@ def kill_and_compare(whole: Trial, expected: dict[str, str], folder: Path, most:
     trial, num_kills, tries = Trial(whole.cell, folder), 0, 0
     while num_kills < most and tries < 3 * most and not trial.is_over:
         tries += 1
-        at_operation = rng.random() < 0.5
-        if at_operation:
-            number = rng.randrange(whole.num_operations)
-            was_killed = trial.train(faulty=CountingOS(number, is_after=rng.random() < 0.5))
-            moment = f"operation {number} of {whole.num_operations}"
+        kind, number = rng.choice(["moment", "operation", "signal"]), signal.SIGKILL
+        if kind == "operation":
+            operation = rng.randrange(whole.num_operations)
+            was_killed = trial.train(faulty=CountingOS(operation, is_after=rng.random() < 0.5))
+            moment = f"operation {operation} of {whole.num_operations}"
         else:
+            number = signal.SIGKILL if kind == "moment" else rng.choice([signal.SIGTERM, signal.SIGINT])
             seconds = rng.uniform(0.0, whole.seconds)
-            was_killed = trial.train(kill_after_s=seconds)
-            moment = f"{seconds:.3f} s of {whole.seconds:.3f}"
+            was_killed = trial.train(kill_after_s=seconds, number=number)
+            moment = f"{number.name} after {seconds:.3f} s of {whole.seconds:.3f}"
         if not was_killed:
             break
         num_kills += 1
@@ -286,8 +198,11 @@ def say(line: dict[str, Any]) -> None:
 def warm_up(folder: Path) -> None:
     """Import all and load all kernels before anything is forked, which takes as long as four trainings."""
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        recollect(["train", *Cell("ddqn", "per").command, "--out", str(folder), "--name", "warm"])
-    dict(digest_of(folder / "warm"))
+        for algo, data in (("ddqn", "choices"), ("sac", "steps")):
+            name = f"warm-{algo}"
+            recollect(["train", *Cell(algo, "per").command(folder), "--out", str(folder), "--name", name])
+            recollect(["data", "convert", str(folder / name), "--to", str(folder / f"{data}.npz")])
+    dict(digest_of(folder / name))
     gc.collect()
     gc.freeze()  # what is never looked at again is never copied
 
@@ -295,9 +210,11 @@ def warm_up(folder: Path) -> None:
 def main(folder: Path, seed: int, num_kills: int, cells: list[Cell]) -> None:
     """Kill runs of all cells in turn until there were as many kills as wanted, beginning anywhere."""
     torch.set_num_threads(1)
-    gym.register("tests/Reach-v0", Reach)
+    register_envs()
     # Curves take half of the time of such small runs to draw.
     session.plot_run = lambda folder: folder  # type: ignore[attr-defined]
+    # Rows fall between stages, so that one more, of an interrupt, is noticed.
+    learner._ROWS_A_RUN = 3  # type: ignore[misc]
     warm_up(folder)
     rng, wholes, done = random.Random(seed), dict[Cell, tuple[Trial, dict[str, str]]](), 0
     first = rng.randrange(len(cells))
@@ -313,4 +230,5 @@ def main(folder: Path, seed: int, num_kills: int, cells: list[Cell]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), few_cells() if "--few" in sys.argv else all_cells())
+    wanted = set_cells() if "--settings" in sys.argv else few_cells() if "--few" in sys.argv else all_cells()
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), wanted)

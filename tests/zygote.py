@@ -16,14 +16,19 @@ from typing import NamedTuple, NoReturn
 
 
 class Ending(NamedTuple):
-    """How a child ended: its exit code, or minus the number of the signal that ended it; None if it was killed here."""
+    """How a child ended: its exit code, or minus the number of the signal that ended it; None if that was sent here."""
 
     code: int | None
     seconds: float
 
 
 def in_child(
-    function: Callable[[], int], log: Path, *, kill_after_s: float | None = None, most_bytes: int | None = None
+    function: Callable[[], int],
+    log: Path,
+    *,
+    kill_after_s: float | None = None,
+    most_bytes: int | None = None,
+    number: int = signal.SIGKILL,
 ) -> Ending:
     """Run a function in a child and wait for it.
 
@@ -37,6 +42,8 @@ def in_child(
         Kill it if it runs as long as this.
     most_bytes : int, optional
         Most memory that it may map.
+    number : int
+        The signal that is sent then.
     """
     assert threading.active_count() == 1, "a fork would copy locks that other threads hold"
     sys.stdout.flush()
@@ -48,13 +55,13 @@ def in_child(
     try:
         has_ended = bool(select.select([handle], [], [], kill_after_s)[0])
         if not has_ended:
-            os.kill(child, signal.SIGKILL)
+            os.kill(child, number)
         _, status = os.waitpid(child, 0)
     finally:
         os.close(handle)
     seconds = os.times().elapsed - begin
     code = os.waitstatus_to_exitcode(status)
-    return Ending(None if not has_ended and code == -signal.SIGKILL else code, seconds)
+    return Ending(None if not has_ended and code == -number else code, seconds)
 
 
 def _run(function: Callable[[], int], log: Path, most_bytes: int | None) -> NoReturn:

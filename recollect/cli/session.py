@@ -149,8 +149,11 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
         )
         load_data(config, scheme)  # where the replay was not saved
         run.change({"steps": config.steps, "threads": config.threads})
-        # It belongs to fewer steps; until there is a new one, the run is not complete.
-        remove_file(run.path / EVALUATION_FILE)
+        if (run.path / EVALUATION_FILE).exists():
+            # It belongs to fewer steps, where a callback may have stopped the training: until there is a new one, the
+            # run is not complete.
+            remove_file(run.path / EVALUATION_FILE)
+            learner.stop_reason = None
         return _train(learner, config, run.path)
 
 

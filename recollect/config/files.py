@@ -10,11 +10,15 @@ from typing import Any, Final
 from recollect.agent.registry import NAME
 from recollect.disk import read_file, write_file
 from recollect.errors import ConfigError, StorageError
+from recollect.records import PARSE_ERRORS
 
 Document = dict[str, Any]
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_VALUES: Final = 100_000
+_MOST_DIGITS: Final = 400
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -105,7 +109,7 @@ def _read_yaml(text: str, source: str) -> Any:
         value = yaml.load(text, _loader())
         _check_size(value)
         return value
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # dates and numbers that are none are a ValueError
+    except (yaml.YAMLError, *PARSE_ERRORS) as error:  # what its tags call a date or a number, and is none
         raise ConfigError(f"{source} is not valid YAML: {_reason(error)}") from error
 
 
@@ -174,6 +178,27 @@ def _loader() -> Any:
                     raise yaml.composer.ComposerError(None, None, reason, key.start_mark)
                 seen.add(key.value)
             return node
+
+        # Aliases of aliases multiply what `<<` merges: it is counted before any of it is copied.
+        def flatten_mapping(self, node: "yaml.MappingNode") -> None:
+            merged = [value for key, value in node.value if key.tag == _MERGE]
+            lists = [value.value if isinstance(value, yaml.SequenceNode) else [value] for value in merged]
+            parts = [part for several in lists for part in several if isinstance(part, yaml.MappingNode)]
+            for part in {id(part): part for part in parts}.values():
+                self.flatten_mapping(part)
+            if sum(len(part.value) for part in parts) > _MOST_VALUES:
+                reason = f"it merges more than {_MOST_VALUES:,} values"
+                raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+            super().flatten_mapping(node)
+
+        def construct_scalar(self, node: Any) -> Any:
+            value = super().construct_scalar(node)
+            if node.tag in _NUMBERS and (len(value) > _MOST_DIGITS or ":" in value):
+                reason = (
+                    f"a number has at most {_MOST_DIGITS} digits and no colon, got {value[:20]!r}; put a text in quotes"
+                )
+                raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+            return value
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
     Loader.add_implicit_resolver("tag:yaml.org,2002:null", _NONE, list("nN"))

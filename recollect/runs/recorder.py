@@ -15,7 +15,7 @@ from recollect.roles import Training
 from recollect.runs.background import BackgroundWriter
 from recollect.runs.directory import RunDirectory
 from recollect.runs.pace import CheckpointPace, next_multiple
-from recollect.runs.saving import Restored, capture_training, restore_training
+from recollect.runs.saving import LoopState, capture_training, restore_training
 from recollect.runs.writers import CSVWriter, MetricWriter, RowFunction, TensorBoardWriter, as_writer
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
@@ -61,6 +61,8 @@ class Recorder:
             self._files = [CSVWriter(run.metrics_file), TensorBoardWriter(run.tensorboard_folder)]
         self._evaluation: Evaluation | None = None
         self._next_row = log_every
+        # The newest one that was due, or nothing yet; None if that is not known.
+        self._row: dict[str, float] | None = {}
         self.num_failed = 0
         self.stall_ms: float | None = None
 
@@ -151,21 +153,25 @@ class Recorder:
             warnings.warn(f"{error}; the run continues, and tries again", RecollectWarning, stacklevel=3)
 
     def write_row(self, learner: Training) -> None:
-        """Write the present metrics, those of an evaluation and those that callbacks logged once."""
-        if self._files or self._others:
-            row = learner.get_metrics()
-            stale = set(learner.logged) - learner.unwritten
-            if learner.last_evaluation is self._evaluation:
-                stale |= {name for name in row if name.startswith(_EVAL_PREFIX)} - learner.unwritten
-            row = {name: value for name, value in row.items() if name not in stale}
-            for writer in self._files:
-                with self.tolerating():
-                    writer.write(row)
-            for other in self._others:
-                other.write(row)
+        """Write the present metrics, those of an evaluation and those that callbacks logged once.
+
+        Rows behind that of a checkpoint are dropped by whoever resumes from it.
+        """
+        row = learner.get_metrics() if self._files or self._others else {}
+        stale = set(learner.logged) - learner.unwritten
+        if learner.last_evaluation is self._evaluation:
+            stale |= {name for name in row if name.startswith(_EVAL_PREFIX)} - learner.unwritten
+        row = {name: value for name, value in row.items() if name not in stale}
+        for writer in self._files:
+            with self.tolerating():
+                writer.write(row)
+        for other in self._others:
+            other.write(row)
         learner.unwritten.clear()
         self._evaluation = learner.last_evaluation
         self._next_row = next_multiple(learner.num_steps, self._log_every)
+        is_again = self._row is not None and self._row.get(metrics.STEPS) == row.get(metrics.STEPS)
+        self._row = {**(self._row or {}), **row} if is_again else row
 
     def save(self, learner: Training, *, with_storage: bool = True) -> Path:
         """Write a checkpoint now and return its folder, the replay only where it is wanted at all."""
@@ -174,14 +180,15 @@ class Recorder:
 
     def _capture(self, learner: Training, *, with_storage: bool = True) -> Callable[[], Path]:
         """Copy what a checkpoint needs, and return the function that writes it, for any thread to call."""
-        captured = capture_training(
-            self.folder,
-            learner.scheme,
+        loop = LoopState(
             learner.elapsed_s,
             learner.callback_states(),
-            logged={name: learner.logged[name] for name in sorted(learner.unwritten)},
-            with_storage=with_storage and self._with_storage,
+            {name: learner.logged[name] for name in sorted(learner.unwritten)},
+            self._row,
+            learner.stop_reason,
         )
+        with_storage = with_storage and self._with_storage
+        captured = capture_training(self.folder, learner.scheme, loop, with_storage=with_storage)
         self._pace.took(learner.num_steps)
 
         def write() -> Path:
@@ -192,16 +199,17 @@ class Recorder:
 
         return write
 
-    def restore(self, scheme: Scheme) -> Restored:
+    def restore(self, scheme: Scheme) -> LoopState:
         """Load the newest whole checkpoint into a scheme; a run that has none yet starts from its beginning."""
-        restored = Restored()
+        restored = LoopState(row={})
         self.folder.sweep()
         if self.folder.checkpoints.paths():
             restored = restore_training(self.folder, scheme)
         else:
             _LOG.warning("%s was stopped before its first checkpoint, and starts again", self.folder.path)
+        self._row = restored.row
         for writer in self._files:
-            writer.forget_after(scheme.num_steps)
+            writer.go_back(scheme.num_steps, self._row)
         self._next_row = next_multiple(scheme.num_steps, self._log_every)
         self._pace.begin(scheme.num_steps)
         return restored

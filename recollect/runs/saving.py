@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
+from recollect import metrics
 from recollect.errors import RecollectError, StorageError
-from recollect.records import PARSE_ERRORS, as_number
+from recollect.records import PARSE_ERRORS, as_count, as_number, as_value
 from recollect.runs.checkpoints import CapturedAgent, Checkpoints, Commit, Replay, read_checkpoint, read_commit
 from recollect.runs.directory import RunDirectory
 from recollect.scheme.scheme import Scheme, resume_gap
@@ -19,6 +20,8 @@ _SCHEME: Final = "scheme"
 _ELAPSED_S: Final = "elapsed_s"
 _CALLBACKS: Final = "callbacks"
 _LOGGED: Final = "logged"
+_ROW: Final = "row"
+_STOP_REASON: Final = "stop_reason"
 _CHANGES: Final = "changed_parameters"
 _OF_ALGORITHM: Final = "algorithm"
 _OF_STORAGE: Final = "storage"
@@ -43,8 +46,8 @@ _WRITING: Final = _Writing()
 os.register_at_fork(after_in_child=_WRITING.renew)
 
 
-class Restored(NamedTuple):
-    """What a checkpoint holds beside the scheme's state.
+class LoopState(NamedTuple):
+    """What a training loop has beside its scheme.
 
     Attributes
     ----------
@@ -52,13 +55,42 @@ class Restored(NamedTuple):
         Seconds of training.
     callbacks : mapping
         States of callbacks by name.
-    logged : dict
+    logged : mapping
         Metrics of callbacks that no row has yet.
+    row : mapping or None
+        The newest row of metrics that was due, empty before the first one; None if nobody knows. Those behind it
+        belong to what a resumed run does again.
+    stop_reason : str or None
+        Why a callback has ended the training.
     """
 
     elapsed_s: float = 0.0
     callbacks: Mapping[str, Any] = {}
     logged: Mapping[str, float] = {}
+    row: Mapping[str, float] | None = None
+    stop_reason: str | None = None
+
+    def to_state(self) -> dict[str, Any]:
+        """What checkpoints keep of it."""
+        return {
+            _ELAPSED_S: self.elapsed_s,
+            _CALLBACKS: dict(self.callbacks),
+            _LOGGED: dict(self.logged),
+            _ROW: None if self.row is None else dict(self.row),
+            _STOP_REASON: self.stop_reason,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Read it back; earlier versions kept less."""
+        reason = state.get(_STOP_REASON)
+        return cls(
+            as_number(state[_ELAPSED_S], 0.0),
+            {**state.get(_CALLBACKS, {})},
+            {str(name): as_number(value) for name, value in state.get(_LOGGED, {}).items()},
+            _row_in(state.get(_ROW)),
+            None if reason is None else str(reason),
+        )
 
 
 @dataclass(frozen=True)
@@ -107,10 +139,8 @@ class CapturedTraining:
 def capture_training(
     run: RunDirectory,
     scheme: Scheme,
-    elapsed_s: float,
-    callbacks: Mapping[str, Any] | None = None,
+    loop: LoopState,
     *,
-    logged: Mapping[str, float] | None = None,
     with_storage: bool = True,
     is_best: bool = False,
 ) -> CapturedTraining:
@@ -122,13 +152,7 @@ def capture_training(
         write = scheme.capture_storage(run.storage_folder, name)
         replay = (name, scheme.status().num_stored, write)
     of_scheme = scheme.state()
-    state = {
-        _SCHEME: of_scheme,
-        _ELAPSED_S: elapsed_s,
-        _CHANGES: _changes(scheme),
-        _CALLBACKS: dict(callbacks or {}),
-        _LOGGED: dict(logged or {}),
-    }
+    state = {_SCHEME: of_scheme, _CHANGES: _changes(scheme), **loop.to_state()}
     agent = CapturedAgent.of(scheme.actor, state)
     return CapturedTraining(checkpoints, run.storage_folder, replay, agent, num_steps, resume_gap(of_scheme))
 
@@ -143,10 +167,11 @@ def save_training(
     is_best: bool = False,
 ) -> Path:
     """Write a checkpoint and return its folder, see `capture_training`."""
-    return capture_training(run, scheme, elapsed_s, callbacks, with_storage=with_storage, is_best=is_best).write()
+    loop = LoopState(elapsed_s, callbacks or {})
+    return capture_training(run, scheme, loop, with_storage=with_storage, is_best=is_best).write()
 
 
-def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -> Restored:
+def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -> LoopState:
     """Load the newest whole checkpoint into a scheme, or the best agent without its replay.
 
     Episodes in progress are continued where environments can be saved. Without a saved replay, learning resumes once
@@ -157,7 +182,7 @@ def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -
     try:
         _change_again(scheme, state.get(_CHANGES, {}))
         scheme.load_state(state[_SCHEME])
-        restored = Restored(as_number(state[_ELAPSED_S], 0.0), {**state.get(_CALLBACKS, {})}, _logged_in(state))
+        restored = LoopState.from_state(state)
     except KeyError as error:
         raise StorageError(f"{path} does not fit this run: it lacks {error}; use the config of the run") from error
     except (*PARSE_ERRORS, RuntimeError) as error:
@@ -169,9 +194,12 @@ def restore_training(run: RunDirectory, scheme: Scheme, *, best: bool = False) -
     return restored
 
 
-def _logged_in(state: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics of callbacks that a checkpoint has; earlier versions kept none."""
-    return {str(name): as_number(value) for name, value in state.get(_LOGGED, {}).items()}
+def _row_in(found: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """A row of metrics, if there is one; it says of how many steps it is."""
+    if not found:
+        return None if found is None else {}
+    row = {str(name): as_value(value) for name, value in found.items()}
+    return {**row, metrics.STEPS: as_count(row[metrics.STEPS])}
 
 
 def _load_replay(run: RunDirectory, scheme: Scheme, commit: Commit) -> None:

@@ -96,10 +96,25 @@ class CSVWriter:
             write_file(self.path, self._text(rows, with_header=True))
         self._is_whole, self._unwritten, self._last_steps = True, [], row[metrics.STEPS]
 
-    def forget_after(self, num_steps: int) -> None:
-        """Drop the rows of later steps, which a resumed run writes again."""
-        kept = [row for row in read_rows(self.path) if number_in(row, metrics.STEPS, self.path) <= num_steps]
-        if self._columns:
+    def go_back(self, num_steps: int, last: Metrics | None = None) -> None:
+        """Drop the rows of later steps, which a resumed run writes again.
+
+        Parameters
+        ----------
+        num_steps : int
+            How far the run has come.
+        last : mapping, optional
+            The newest row by then, if it is known: there are none behind it, and it says nothing else. If it is empty,
+            there was none.
+        """
+        rows = [(number_in(row, metrics.STEPS, self.path), row) for row in read_rows(self.path)]
+        kept: list[Mapping[str, object]] = [row for steps, row in rows if steps <= num_steps]
+        if last is not None:
+            kept = [row for steps, row in rows if steps < last.get(metrics.STEPS, -math.inf)]
+            kept += [last] if last else []
+            self._columns = [*self._columns, *(name for name in last if name not in self._columns)]
+            self._columns = [name for name in self._columns if any(row.get(name, "") != "" for row in kept)]
+        if rows or kept:
             write_file(self.path, self._text(kept, with_header=True))
 
     def sync(self) -> None:
@@ -112,7 +127,7 @@ class CSVWriter:
 
     def _text(self, rows: Sequence[Mapping[str, object]], *, with_header: bool = False) -> bytes:
         text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, self._columns, restval="")
+        writer = csv.DictWriter(text, self._columns, restval="", extrasaction="ignore")
         if with_header:
             writer.writeheader()
         writer.writerows(rows)
@@ -138,9 +153,9 @@ class TensorBoardWriter:
 
         return SummaryWriter(str(self._folder), purge_step=self._purge_step)
 
-    def forget_after(self, num_steps: int) -> None:
-        """Have TensorBoard drop the points of later steps, which a resumed run repeats; call before the first row."""
-        self._purge_step = num_steps + 1
+    def go_back(self, num_steps: int, last: Metrics | None = None) -> None:
+        """Have TensorBoard drop the points that a resumed run repeats, see `CSVWriter`; call before the first row."""
+        self._purge_step = 1 + int(num_steps if last is None else last.get(metrics.STEPS, -1))
 
     def write(self, row: Metrics) -> None:
         """Write a point for each metric; after a failure, into another file."""

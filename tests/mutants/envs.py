@@ -19,6 +19,13 @@ RESUME: Final = ("tests/unit/runs/test_exact_resume.py",)
 
 MUTANTS: Final = (
     Mutant(
+        "an interrupt may come in the middle of a fork",
+        "agent/envs/processes.py",
+        "        with held_back():\n            super().__init__(",
+        "        if True:\n            super().__init__(",
+        PROCESS_ENDS,
+    ),
+    Mutant(
         "a saved time limit forgets how far the episode came",
         f"{ENVS}/state/attributes.py",
         '("_elapsed_steps",)',

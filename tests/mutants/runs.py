@@ -28,6 +28,13 @@ MUTANTS: Final = (
         ("tests/unit/config/test_files.py::test_aliases_that_stand_for_too_much_are_refused",),
     ),
     Mutant(
+        "merged mappings may be of any size",
+        "config/files.py",
+        "            if sum(len(part.value) for part in parts) > _MOST_VALUES:\n",
+        "            if False:\n",
+        ("tests/unit/config/test_files.py::test_mappings_that_merge_too_much_are_refused_before_they_are_copied",),
+    ),
+    Mutant(
         "a generator reads where a file says, beyond its table",
         "agent/envs/state/values.py",
         "        as_whole(int((state[entries] if entries else state)[entry]), 0, most)\n",
@@ -179,9 +186,23 @@ MUTANTS: Final = (
     Mutant(
         "rows after a checkpoint are doubled by a resume",
         f"{RUNS}/recorder.py",
-        "        for writer in self._files:\n            writer.forget_after",
-        "        for writer in self._files[1:]:\n            writer.forget_after",
+        "        for writer in self._files:\n            writer.go_back",
+        "        for writer in self._files[1:]:\n            writer.go_back",
         ROWS,
+    ),
+    Mutant(
+        "the row of an interrupt stays",
+        f"{RUNS}/saving.py",
+        "            _ROW: None if self.row is None else dict(self.row),\n",
+        "            _ROW: None,\n",
+        ("tests/unit/runs/test_interrupted_rows.py",),
+    ),
+    Mutant(
+        "a run that a callback has ended trains on once it is resumed",
+        "learner.py",
+        "            self.stop_reason = restored.stop_reason\n",
+        "",
+        ("tests/unit/runs/test_interrupted_rows.py",),
     ),
     Mutant(
         "a new column makes the rows before it unreadable",

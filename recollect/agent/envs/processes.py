@@ -12,6 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from recollect import keys
 from recollect.agent.envs.failures import Rebuilding
 from recollect.errors import EnvError
+from recollect.interrupts import held_back
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ class WatchedVector(AsyncVectorEnv[Any, Any]):
         max_consecutive_failures: int,
         timeout_s: float | None = None,
     ) -> None:
-        super().__init__(builders, copy=False, autoreset_mode=autoreset_mode)
+        # Python drops an interrupt that comes in the middle of a fork, and leaves the lock of `logging` locked for good.
+        with held_back():
+            super().__init__(builders, copy=False, autoreset_mode=autoreset_mode)
         self.is_closing = False
         timeout_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
         self.parent_pipes: list[Any] = [
@@ -91,7 +94,8 @@ class WatchedVector(AsyncVectorEnv[Any, Any]):
         old = self.processes[index]
         process = context.Process(target=target, name=old.name, args=(index, builder, theirs, ours, *shared))
         process.daemon = old.daemon
-        process.start()
+        with held_back():
+            process.start()
         theirs.close()
         self.processes[index] = process
         return ours

@@ -74,6 +74,10 @@ def test_what_was_written_is_read_again_in_order(tmp_path: Path) -> None:
         ("run.json", "{}", "ends in .yaml, .yml or .toml"),
         ("run.yaml", "a: !!python/object/apply:os.getcwd []", "not valid YAML"),
         ("run.yaml", "a: 2024-13-45", "not valid YAML"),
+        ("run.yaml", "a: !!timestamp soon", "not valid YAML"),
+        ("run.yaml", "a: !!bool perhaps", "not valid YAML"),
+        ("run.yaml", "a: 12:30", "at most 400 digits and no colon, got '12:30'"),
+        ("run.yaml", "a: 0x" + "f" * 400, "at most 400 digits"),
         ("run.yaml", "algo: {name: 5}", "the name of algo must be a string, got 5"),
         ("run.toml", "[env]\nname = 5", "the name of env must be a string, got 5"),
         ("run.yaml", "storage: {name: per, 3: 4}", "names must be strings, got 3"),
@@ -145,4 +149,19 @@ def test_aliases_that_stand_for_too_much_are_refused(text: str, tmp_path: Path) 
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match="aliases stand for more than 100,000 values"):
+        read_document(path)
+
+
+MERGES = "a: &a {x: 1, y: 2}\n" + "".join(
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in zip("abcdefghij", "bcdefghijk", strict=True)
+)
+WIDE = "a: &a {" + ", ".join(f"x{number}: 1" for number in range(20_000)) + "}\nb: {<<: [" + "*a," * 10_000 + "]}\n"
+
+
+@pytest.mark.parametrize("text", [MERGES, WIDE], ids=["deep", "wide"])
+def test_mappings_that_merge_too_much_are_refused_before_they_are_copied(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="it merges more than 100,000 values"):
         read_document(path)

@@ -45,12 +45,23 @@ def test_a_second_row_of_the_same_steps_adds_to_the_first(tmp_path: Path) -> Non
 
 def test_rows_after_a_checkpoint_are_dropped(tmp_path: Path) -> None:
     writer = CSVWriter(tmp_path / "metrics.csv")
-    writer.forget_after(10)
+    writer.go_back(10)
     for steps in (5, 10, 15):
         writer.write({metrics.STEPS: steps})
-    writer.forget_after(10)
+    writer.go_back(10)
     writer.write({metrics.STEPS: 12})
     assert [row["steps"] for row in read_rows(writer.path)] == ["5", "10", "12"]
+
+
+def test_a_known_last_row_is_the_last_one_and_says_nothing_else(tmp_path: Path) -> None:
+    writer = CSVWriter(tmp_path / "metrics.csv")
+    writer.write({metrics.STEPS: 5, "a": 1})
+    writer.write({metrics.STEPS: 10, "a": 2, "b": 3})
+    writer.write({metrics.STEPS: 12, "c": 4})
+    CSVWriter(writer.path).go_back(13, {metrics.STEPS: 10, "a": 2})
+    assert writer.path.read_text().splitlines() == ["steps,a", "5,1", "10,2"]
+    CSVWriter(writer.path).go_back(13, {})
+    assert read_rows(writer.path) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ def test_a_damaged_file_is_named(content: bytes, reason: str, tmp_path: Path) ->
     path = tmp_path / "metrics.csv"
     path.write_bytes(content)
     with pytest.raises(StorageError) as caught:
-        CSVWriter(path).forget_after(10)
+        CSVWriter(path).go_back(10)
     assert str(caught.value).startswith(f"{path} is damaged: ")
     assert reason in str(caught.value)
     assert path.read_bytes() == content
@@ -95,7 +106,7 @@ def test_tensorboard_shows_steps_that_are_taken_again_once(tmp_path: Path, monke
     for begin, value in ((10, 1.0), (30, 2.0)):
         writer = TensorBoardWriter(tmp_path)
         if begin > 10:
-            writer.forget_after(20)
+            writer.go_back(20)
         for steps in range(begin, 50, 10):
             writer.write({metrics.STEPS: steps, "train/return": value})
         writer.close()

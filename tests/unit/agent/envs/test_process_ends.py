@@ -121,3 +121,33 @@ def test_envs_that_nobody_closes_do_not_keep_their_parent_from_ending(is_deleted
     factory = "VecEnv.create_factory('CartPole-v1', None, 2, kind='async')[0]"
     words = f"from recollect.agent.envs import VecEnv; envs = {factory}()" + ("; del envs" if is_deleted else "")
     subprocess.run([sys.executable, "-c", words], cwd=ROOT, check=True, timeout=PATIENCE_S)
+
+
+INTERRUPTED = """
+import logging, os, signal, threading
+from recollect.agent.envs import VecEnv
+
+to_come = [signal.SIGINT]
+
+def interrupt():
+    if to_come:
+        os.kill(os.getpid(), to_come.pop())
+
+os.register_at_fork(after_in_parent=interrupt)
+try:
+    VecEnv.create_factory("CartPole-v1", {}, 2, kind="async")[0]().reset()
+    print("the interrupt is lost")
+except KeyboardInterrupt:
+    print("interrupted")
+asking = threading.Thread(target=logging.getLogger("other").isEnabledFor, args=(5,), daemon=True)
+asking.start()
+asking.join(10)
+print("stuck" if asking.is_alive() else "free", flush=True)
+os._exit(0)
+"""
+
+
+def test_an_interrupt_in_the_middle_of_a_fork_is_neither_lost_nor_leaves_a_lock() -> None:
+    words = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT, check=False)
+    assert done.stdout.split() == ["interrupted", "free"], done.stderr
