@@ -67,7 +67,7 @@ class WatchedVector(AsyncVectorEnv[Any, Any]):
         max_consecutive_failures: int,
         timeout_s: float | None = None,
     ) -> None:
-        # Python drops an interrupt that comes in the middle of a fork, and leaves the lock of `logging` locked for good.
+        # Python drops an interrupt that comes in the middle of a fork, and leaves the lock of `logging` locked.
         with held_back():
             super().__init__(builders, copy=False, autoreset_mode=autoreset_mode)
         self.is_closing = False

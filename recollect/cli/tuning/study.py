@@ -17,10 +17,12 @@ from recollect.config import RunConfig, build, settings
 from recollect.config.files import Document, dump_document, parse_value, read_document, write_document
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
-from recollect.errors import ConfigError, EnvError, NotFiniteError, RecollectError
+from recollect.disk import open_file
+from recollect.errors import ConfigError, EnvError, NotFiniteError, RecollectError, StorageError
 from recollect.extras import the_extra
 from recollect.interrupts import interruptible
 from recollect.options import Search
+from recollect.records import PARSE_ERRORS
 
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy
@@ -133,17 +135,26 @@ class StudyFolder:
     def open(self, tuning: Tuning, index_worker: int = 0) -> "OptunaStudy":
         """Open the study, for a process that draws numbers of its own."""
         import optuna
+        from sqlalchemy.exc import SQLAlchemyError
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        study = optuna.create_study(
-            storage=f"sqlite:///{self.database.resolve()}",
-            pruner=_pruner(tuning),
-            study_name=_NAME,
-            direction="maximize",
-            load_if_exists=True,
-        )
+        try:
+            if self.database.is_symlink() or self.database.exists():
+                with open_file(self.database):
+                    pass
+            study = optuna.create_study(
+                storage=f"sqlite:///{self.database.resolve()}",
+                pruner=_pruner(tuning),
+                study_name=_NAME,
+                direction="maximize",
+                load_if_exists=True,
+            )
+            num_trials = len(study.get_trials(deepcopy=False))
+        except (SQLAlchemyError, optuna.exceptions.OptunaError, *PARSE_ERRORS) as error:
+            reason = str(error).partition("\n")[0]
+            raise StorageError(f"{self.database} is no study: {reason}; choose another --name, or remove it") from error
         # What was tried is not drawn again when a study is taken up.
-        entropy = (tuning.config.seed, index_worker, len(study.get_trials(deepcopy=False)))
+        entropy = (tuning.config.seed, index_worker, num_trials)
         (seed,) = np.random.SeedSequence(entropy).generate_state(1)
         study.sampler = optuna.samplers.TPESampler(seed=int(seed))
         return study

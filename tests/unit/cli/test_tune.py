@@ -1,10 +1,12 @@
 """`recollect tune`: trials, early ends, resumed studies, and what is left in the folder."""
 
 import io
+import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from recollect.cli.tuning.study import StudyFolder, Tuning, search_space
 from recollect.config import RunConfig, resolve
 from recollect.data.episode import Episode, Spaces
 from recollect.data.npz import write_npz
-from recollect.errors import NotFiniteError
+from recollect.errors import NotFiniteError, StorageError
 from recollect.options import choices, linear_range, log_range
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.worker.evaluation import Evaluation
@@ -215,6 +217,16 @@ def test_trials_of_a_process_that_is_gone_are_given_up(tmp_path: Path) -> None:
     folder.open(tuning).ask()
     assert folder.begin(tuning) == 0
     assert [trial.state for trial in trials_in(folder.path)] == [TrialState.FAIL]
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [lambda path: path.write_bytes(b"no database" * 99), os.mkfifo, lambda path: path.symlink_to("/etc/passwd")],
+)
+def test_a_database_that_is_none_is_refused(forge: Callable[[Path], object], tmp_path: Path) -> None:
+    forge(tmp_path / "study.db")
+    with pytest.raises(StorageError, match=r"study\.db is no"):
+        StudyFolder(tmp_path).open(make_tuning())
 
 
 def test_options_say_what_is_tried_and_what_is_set_is_fixed() -> None:
