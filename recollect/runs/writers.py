@@ -4,14 +4,14 @@ import csv
 import io
 import math
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from recollect import metrics
-from recollect.disk import append_file, read_file, sync_file, write_file
+from recollect.disk import append_file, make_folder, read_file, sync_file, write_file
 from recollect.errors import CallbackError, ConfigError, StorageError
 from recollect.extras import import_extra
 
@@ -135,7 +135,9 @@ class CSVWriter:
 
 
 class TensorBoardWriter:
-    """Writes event files for TensorBoard, the first one when there is something to write.
+    """Writes event files for TensorBoard, the first one when there is something to write, each row at once.
+
+    TensorBoard's own writer has a thread, which a full disk ends with a traceback.
 
     Parameters
     ----------
@@ -145,13 +147,8 @@ class TensorBoardWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._path: Path | None = None
         self._purge_step: int | None = None
-
-    @cached_property
-    def _events(self) -> Any:
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(self._folder), purge_step=self._purge_step)
 
     def go_back(self, num_steps: int, last: Metrics | None = None) -> None:
         """Have TensorBoard drop the points that a resumed run repeats, see `CSVWriter`; call before the first row."""
@@ -159,21 +156,43 @@ class TensorBoardWriter:
 
     def write(self, row: Metrics) -> None:
         """Write a point for each metric; after a failure, into another file."""
-        try:
-            for name, value in row.items():
-                if name != metrics.STEPS:
-                    self._events.add_scalar(name, value, int(row[metrics.STEPS]))
-        except OSError:
-            vars(self).pop("_events", None)
-            raise
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        points = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != metrics.STEPS]
+        content = _event(step=int(row[metrics.STEPS]), summary=Summary(value=points))
+        path, self._path = self._path, None
+        if path is None:
+            make_folder(self._folder)
+            path = self._folder / f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
+            write_file(path, self._head() + content)  # nothing is left of it on a full disk
+        else:
+            append_file(path, content)
+        self._path, self._purge_step = path, None
+
+    def _head(self) -> bytes:
+        """What a file begins with: its version, and from which step on points of files before it do not count."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+
+        head = _event(file_version="brain.Event:2")
+        if self._purge_step is None:
+            return head
+        return head + _event(step=self._purge_step, session_log=SessionLog(status=SessionLog.START))
 
     def sync(self) -> None:
         """Points are drawn from `metrics.csv` too, so that nothing waits for these."""
 
     def close(self) -> None:
-        """Write what is left and close the file, if there is one."""
-        if "_events" in vars(self):
-            self._events.close()
+        """Nothing is left to be written."""
+
+
+def _event(**content: Any) -> bytes:
+    """A record of an event file: something that happened now."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    record = io.BytesIO()
+    RecordWriter(record).write(Event(wall_time=time.time(), **content).SerializeToString())
+    return record.getvalue()
 
 
 class WandbWriter:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recollect import Agent, keys, metrics
 from recollect.errors import RecollectError, RecollectWarning, StorageError
@@ -74,10 +75,9 @@ def begin(folder: Path) -> tuple[Learner, Moment, Moment]:
 
 
 def put_back(before: Path, folder: Path) -> None:
-    """Have the files of a run as they were; TensorBoard's, which a thread may write just now, stay."""
+    """Have the files of a run as they were."""
     for entry in folder.iterdir():
-        if entry.name != "tensorboard":
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     shutil.copytree(before, folder, dirs_exist_ok=True)
 
 
@@ -216,6 +216,25 @@ def test_tensorboard_that_cannot_write_does_not_end_a_run(tmp_path: Path, monkey
     learner.close()
     assert len(read_rows(learner.folder.metrics_file)) == 5
     assert list(learner.folder.tensorboard_folder.iterdir()), "it is tried again"
+
+
+def test_a_full_disk_is_a_warning_for_tensorboard_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    learner = Learner(make_scheme(), 400, tmp_path, config={"seed": 1}, log_every=8)
+    train(learner, 16)
+    with monkeypatch.context() as patch:
+        on_disk(FailingOS(0, FULL, tears=True), patch)
+        with pytest.warns(RecollectWarning, match="the run continues"):
+            train(learner, 32)
+    train(learner, 48)
+    learner.close()
+    files = sorted(learner.folder.tensorboard_folder.iterdir())
+    assert len(files) == 2, "what is torn in one file hides nothing of the next"
+    assert "Traceback" not in capfd.readouterr().err
+    events = EventAccumulator(str(files[-1]))
+    events.Reload()
+    assert [event.step for event in events.Scalars(metrics.UPDATES)] == [40, 48]
 
 
 @pytest.mark.parametrize("tail", [bytes(30), b'16,3.2,"', b"16", b"16,3.2" + bytes(5) + b"\r\n"], ids=range(4))
