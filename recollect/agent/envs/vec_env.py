@@ -195,7 +195,10 @@ class VecEnv:
             return f"the state of {type(self.vector).__name__} cannot be saved; envs of the kinds sync and async can be"
         with self._explaining:
             states = list(self.vector.get_attr(_STATE))
-        return next((gap for gap in states if isinstance(gap, str)), {_ENVS: states, _SEEDS: self._seeds})
+        if gap := next((gap for gap in states if isinstance(gap, str)), None):
+            return gap
+        # What envs hold before they begin by seeds is chance, or memory that nobody has written to.
+        return {_ENVS: states if self._seeds is None else [None] * self.num_envs, _SEEDS: self._seeds}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Put every env where it was when `state` was asked for; they must be as many, of the same form.

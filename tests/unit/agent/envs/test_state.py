@@ -357,3 +357,11 @@ def test_a_state_of_another_number_of_envs_is_refused() -> None:
     assert isinstance(state, dict)
     with pytest.raises(StorageError, match="a state of 1 envs was saved, there are 2"):
         second.load_state(state)
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "dm_control/cartpole-swingup-v0"])
+def test_envs_that_have_not_begun_have_seeds_alone_as_their_state(env_id: str) -> None:
+    states = [VecEnv.create_factory(env_id, seed=3)[0]("cpu").state() for _ in range(2)]
+    assert isinstance(states[0], dict)
+    assert states[0] == states[1]
+    assert states[0]["envs"] == [None]
