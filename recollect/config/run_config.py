@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 # More than any machine steps at once; a file that asks for more would only take its memory.
 _MOST_ENVS: Final = 1 << 16
+_MOST_THREADS: Final = 1024
 NO_PRESET: Final = "none"
+
+
+def _check_threads(name: str, value: object) -> object:
+    """Refuse threads that no machine has: each takes memory, and libraries end the process where there is none."""
+    num_threads = check_count(name, value)
+    if num_threads > _MOST_THREADS:
+        raise ConfigError(f"{name} must be at most {_MOST_THREADS}, got {num_threads}; leave it out for as many as pay")
+    return num_threads
 
 
 def _name_of_device(name: str, value: object) -> object:
@@ -141,7 +150,7 @@ class RunConfig(Options):
     )
     final_episodes: int = option(100, "Episodes of the evaluation at the end.", count)
     threads: int | None = option(
-        None, "Threads of PyTorch; none for as many as pay, which is tried at the start.", optional(count)
+        None, "Threads of PyTorch; none for as many as pay, which is tried at the start.", optional(_check_threads)
     )
     device: str | None = option(
         None, "Where to compute: cpu, cuda, cuda:1; none for a GPU if there is one.", _name_of_device

@@ -98,8 +98,8 @@ MUTANTS: Final = (
     Mutant(
         "a resumed tuning draws again what was tried",
         "cli/tuning/study.py",
-        "len(study.get_trials(deepcopy=False)))",
-        "0)",
+        "num_trials = len(study.get_trials(deepcopy=False))",
+        "num_trials = 0",
         (f"{TUNE}::test_the_same_seed_tries_the_same_and_another_does_not",),
     ),
     Mutant(

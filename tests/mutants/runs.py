@@ -28,6 +28,13 @@ MUTANTS: Final = (
         ("tests/unit/config/test_files.py::test_aliases_that_stand_for_too_much_are_refused",),
     ),
     Mutant(
+        "a file may ask for any number of threads",
+        "config/run_config.py",
+        "    if num_threads > _MOST_THREADS:\n",
+        "    if False:\n",
+        ("tests/unit/config/test_run_config.py::test_threads_that_no_machine_has_are_refused",),
+    ),
+    Mutant(
         "merged mappings may be of any size",
         "config/files.py",
         "            if sum(len(part.value) for part in parts) > _MOST_VALUES:\n",
@@ -256,15 +263,15 @@ MUTANTS: Final = (
     Mutant(
         "the row of the checkpoint itself is dropped",
         f"{RUNS}/writers.py",
-        "number_in(row, metrics.STEPS, self.path) <= num_steps",
-        "number_in(row, metrics.STEPS, self.path) < num_steps",
+        "row for steps, row in rows if steps <= num_steps",
+        "row for steps, row in rows if steps < num_steps",
         WRITERS,
     ),
     Mutant(
         "TensorBoard hides the point of the checkpoint",
         f"{RUNS}/writers.py",
-        "self._purge_step = num_steps + 1",
-        "self._purge_step = num_steps",
+        "self._purge_step = 1 + int(",
+        "self._purge_step = int(",
         WRITERS,
     ),
     Mutant(

@@ -82,6 +82,12 @@ def test_a_file_goes_over_defaults_and_under_overrides(tmp_path: Path) -> None:
     assert resolve("td3", file=file).algo_options == {"gamma": 0.9}
 
 
+def test_threads_that_no_machine_has_are_refused() -> None:
+    assert resolve("sac", "Pendulum-v1", overrides={"threads": 1024}).threads == 1024
+    with pytest.raises(ConfigError, match="threads must be at most 1024, got 1048577"):
+        resolve("sac", "Pendulum-v1", overrides={"threads": 1048577})
+
+
 def test_a_config_survives_its_file(tmp_path: Path) -> None:
     config = resolve("sac", "Pendulum-v1", overrides={"actor.hidden_sizes": [8, 8], "threads": None, "env.g": 9.5})
     config.save(tmp_path / "config.yaml")
