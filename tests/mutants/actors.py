@@ -21,6 +21,7 @@ NORMALISE: Final = (f"{NETWORK_TESTS}/test_normalise.py",)
 TARGETS: Final = (f"{NETWORK_TESTS}/test_target_networks.py",)
 
 KERNELS: Final = ("tests/unit/agent/kernels/test_kernels.py",)
+PRODUCTS: Final = ("tests/unit/agent/kernels/test_products.py",)
 LAYERS: Final = (f"{NETWORK_TESTS}/test_layers.py",)
 AUGMENT: Final = (f"{NETWORK_TESTS}/test_augment.py",)
 
@@ -63,30 +64,51 @@ MUTANTS: Final = (
     Mutant(
         "blocks of rows that are summed over replace each other",
         "agent/kernels/products.py",
-        "np.int64(first > 0),",
-        "np.int64(0),",
-        KERNELS,
+        "np.int64(first > 0))",
+        "np.int64(0))",
+        PRODUCTS,
     ),
     Mutant(
         "the last rows of a matrix are not turned",
         "agent/kernels/products.py",
         "range(wide if row < high else 0, width)",
         "range(wide, width)",
-        KERNELS,
+        PRODUCTS,
+    ),
+    Mutant(
+        "every batch length needs routines of its own",
+        "agent/kernels/products.py",
+        "end = first + _block(num_inner - first)",
+        "end = num_inner",
+        PRODUCTS,
+    ),
+    Mutant(
+        "a forked process waits for threads that it does not have",
+        "agent/kernels/threads.py",
+        " or _forks:",
+        ":",
+        PRODUCTS,
+    ),
+    Mutant(
+        "blocks are taken where oneDNN may not use vectors",
+        "agent/kernels/products.py",
+        ' != "DEFAULT" and not is_limited',
+        ' != "DEFAULT"',
+        PRODUCTS,
     ),
     Mutant(
         "threads leave the last rows to each other",
         "agent/kernels/threads.py",
         "num_rows * (number + 1) // num",
         "num_rows // num * (number + 1)",
-        KERNELS,
+        PRODUCTS,
     ),
     Mutant(
         "gradients from rows of other threads are lost",
         "agent/kernels/stack_kernels.py",
         "            total[index] += others[other, index]\n",
         "            pass\n",
-        KERNELS,
+        PRODUCTS,
     ),
     Mutant(
         "a kernel scales gradients that are small enough",

@@ -3,6 +3,7 @@
 Threads of our own would find the cores taken: PyTorch's look out for work some milliseconds after they had any.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,9 +27,15 @@ _LEAST_WORK: Final = 2_000_000
 """Multiplications that a thread must have to be worth waking."""
 
 
+# A forked process has none of the threads that OpenMP waits for: PyTorch's own operators hang there.
+_forks: Final[list[int]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forks.append(1))
+
+
 def num_shares(work: int) -> int:
     """Among how many threads to share out a number of multiplications."""
-    if work < 2 * _LEAST_WORK or not HAS_THREADS:
+    if work < 2 * _LEAST_WORK or not HAS_THREADS or _forks:
         return 1
     return min(torch.get_num_threads(), work // _LEAST_WORK)
 
