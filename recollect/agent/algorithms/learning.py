@@ -42,7 +42,7 @@ _CPU: Final = "cpu"
 class Losses(NamedTuple):
     """What a backward pass tells: scalars by name, and the TD error of each row if there are any."""
 
-    scalars: dict[str, Tensor]
+    scalars: Mapping[str, Tensor | float]
     errors: Tensor | None = None
 
 
@@ -224,7 +224,7 @@ class LearningAlgorithm(Algorithm):
         self.optimiser.zero_grad()
         with self.actor.learning(self.generator), products_in(self.config.precision, self.device):
             losses = self._learn_from(batch)
-            told = losses.scalars | self._learn_novelty(batch)
+            told = {**losses.scalars, **self._learn_novelty(batch)}
         scalars = self._finite({**told, **self._clip_gradients()})
         self.num_computed += 1
         info: Info = {**scalars}

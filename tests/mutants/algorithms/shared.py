@@ -233,8 +233,8 @@ MUTANTS: Final = (
     Mutant(
         "PPO learns on from a policy that has moved too far",
         f"{ALGORITHMS}/on_policy/ppo.py",
-        "bool(kl > self.config.target_kl)",
-        "bool(kl < 0)",
+        'bool(told["kl"] > self.config.target_kl)',
+        'bool(told["kl"] < 0)',
         PPO,
     ),
     Mutant(

@@ -8,6 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from recollect.agent.actors.networks.judge import Judge, is_judgeable
 from recollect.agent.actors.networks.squash import LOG_STD_RANGE, Squash, is_squashable, log_tanh_slope
 
 _HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
@@ -40,6 +41,11 @@ class StochasticDistribution(Distribution):
         """Draw actions and say their log-probability `[batch, 1]`."""
         action = self.sample(generator)
         return action, self.log_prob(action)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-probability of actions and the entropy, both `[batch, 1]`."""
+        entropy: Tensor = self.entropy()  # type: ignore[attr-defined]  # where it has a closed form
+        return self.log_prob(action), entropy
 
 
 class Deterministic(Distribution):
@@ -158,7 +164,15 @@ class Categorical(StochasticDistribution):
     """
 
     def __init__(self, logits: Tensor) -> None:
-        self.logits = logits.log_softmax(-1)
+        self._raw = logits
+        self._normalised: Tensor | None = None
+
+    @property
+    def logits(self) -> Tensor:
+        """Log-probability of each action `[batch, num_actions]`."""
+        if self._normalised is None:
+            self._normalised = self._raw.log_softmax(-1)
+        return self._normalised
 
     @property
     def probs(self) -> Tensor:
@@ -172,6 +186,13 @@ class Categorical(StochasticDistribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         return self.logits.gather(-1, action)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        # Others that derive from this class have entropies of their own.
+        if type(self) is not Categorical or not is_judgeable(self._raw, action):
+            return super().log_prob_and_entropy(action)
+        found: tuple[Tensor, Tensor] = Judge.apply(self._raw, action)  # type: ignore[no-untyped-call]
+        return found
 
     def masked(self, mask: Tensor) -> Self:
         """The same distribution among the actions that `mask` allows, bool of the shape of `logits`."""
