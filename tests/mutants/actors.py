@@ -384,10 +384,17 @@ MUTANTS: Final = (
         DISTRIBUTIONS,
     ),
     Mutant(
+        "a kernel leaves deviations where actions are as far as expected",
+        "agent/kernels/policy_kernels.py",
+        "(normal * normal - _ONE)",
+        "(normal * normal)",
+        ("tests/unit/agent/algorithms/on_policy/test_clipped.py",),
+    ),
+    Mutant(
         "the entropy of a Gaussian has the wrong sign",
-        f"{NETWORKS}/distributions.py",
-        "self.std.log() + (0.5 + _HALF_LOG_2PI)",
-        "(0.5 + _HALF_LOG_2PI) - self.std.log()",
+        f"{NETWORKS}/judge.py",
+        "std.log() + (0.5 + HALF_LOG_2PI)",
+        "(0.5 + HALF_LOG_2PI) - std.log()",
         DISTRIBUTIONS,
     ),
     Mutant(

@@ -1,7 +1,9 @@
-"""What policies that choose say of actions, and what PPO makes of it. Tensors come as addresses of contiguous numbers.
+"""What policies say of actions, and what PPO makes of it. Tensors come as addresses of contiguous numbers.
 
 Exponentials are those of the C library, which keep what is infinite: a ratio that overflows must show in the loss.
 """
+
+import math
 
 import numba as nb
 import numpy as np
@@ -12,7 +14,8 @@ from recollect.agent.kernels.products import numbers_at, whole_numbers_at
 _address, _count, _flag, _real = nb.int64, nb.int64, nb.boolean, nb.float32
 # In their order: the largest logit goes first, before digits are lost beside it.
 _IN_ORDER = {**KERNEL, "fastmath": {"contract"}}
-_ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+_ZERO, _HALF, _ONE, _TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+_HALF_LOG_2PI = np.float32(0.5 * math.log(2.0 * math.pi))
 
 
 @nb.njit(nb.boolean(_address, _address, _count, _count, *(_address,) * 3), **_IN_ORDER)
@@ -78,6 +81,63 @@ def judge_back(log_probs, actions, rows, width, entropies, taken_slopes, entropy
         for index in range(width):
             slope[index] = -np.exp(given[index]) * (weight + warmth * (given[index] + entropy[row]))
         slope[action[row]] += weight
+
+
+@nb.njit(nb.void(_address, _address, _address, _count, _count, _address, _address), **KERNEL)
+def judge_normal(means, stds, actions, rows, width, taken, entropies):
+    """Say how probable actions of independent normal distributions are, and how uncertain those.
+
+    Parameters
+    ----------
+    means, actions : `[rows, width]`
+        Means, and numbers that were drawn.
+    stds : `[width]`
+        Deviations.
+    taken, entropies : `[rows]`
+        Out: log-probabilities of the actions, and entropies, summed over the action.
+    """
+    mean, action = numbers_at(means, rows * width), numbers_at(actions, rows * width)
+    std, chosen, entropy = numbers_at(stds, width), numbers_at(taken, rows), numbers_at(entropies, rows)
+    size = _ZERO
+    for index in range(width):
+        size += np.log(std[index]) + _HALF_LOG_2PI
+    for row in range(rows):
+        total = _ZERO
+        for index in range(width):
+            normal = (action[row * width + index] - mean[row * width + index]) / std[index]
+            total += normal * normal
+        chosen[row] = -_HALF * total - size
+        entropy[row] = size + _HALF * np.float32(width)
+
+
+@nb.njit(nb.void(*(_address,) * 3, _count, _count, *(_address,) * 4), **KERNEL)
+def judge_normal_back(means, stds, actions, rows, width, taken_slopes, entropy_slopes, mean_slopes, std_slopes):
+    """Follow the gradients of `judge_normal`'s results back.
+
+    Parameters
+    ----------
+    means, stds, actions, rows, width
+        As `judge_normal` had them.
+    taken_slopes, entropy_slopes : `[rows]`
+        Gradients of the log-probabilities and of the entropies; 0 where there are none.
+    mean_slopes, std_slopes : `[rows, width]` and `[width]`
+        Out: gradients of means and deviations.
+    """
+    mean, action = numbers_at(means, rows * width), numbers_at(actions, rows * width)
+    std, of_std = numbers_at(stds, width), numbers_at(std_slopes, width)
+    of_mean = numbers_at(mean_slopes, rows * width)
+    of_taken = numbers_at(taken_slopes, rows if taken_slopes else np.int64(0))
+    of_entropy = numbers_at(entropy_slopes, rows if entropy_slopes else np.int64(0))
+    of_std[:] = _ZERO
+    for row in range(rows):
+        weight = of_taken[row] if taken_slopes else _ZERO
+        warmth = of_entropy[row] if entropy_slopes else _ZERO
+        for index in range(width):
+            normal = (action[row * width + index] - mean[row * width + index]) / std[index]
+            of_mean[row * width + index] = weight * normal / std[index]
+            of_std[index] += weight * (normal * normal - _ONE) + warmth
+    for index in range(width):
+        of_std[index] /= std[index]
 
 
 @nb.njit(**INLINED)

@@ -1,6 +1,5 @@
 """What a policy says about the next action: small distributions that draw from a given generator."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import Final, Self
 
@@ -8,10 +7,16 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from recollect.agent.actors.networks.judge import Judge, is_judgeable
+from recollect.agent.actors.networks.judge import (
+    Judge,
+    JudgeNormal,
+    is_judgeable,
+    is_normally_judgeable,
+    normal_entropy,
+    normal_log_prob,
+)
 from recollect.agent.actors.networks.squash import LOG_STD_RANGE, Squash, is_squashable, log_tanh_slope
 
-_HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
 # The logit of what cannot happen. Finite, so that probability times log-probability is 0 and not NaN.
@@ -84,14 +89,20 @@ class Gaussian(StochasticDistribution):
     def log_prob(self, action: Tensor) -> Tensor:
         return self._log_prob_of_noise((action - self.mean) / self.std)
 
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        if type(self) is not Gaussian or not is_normally_judgeable(self.mean, self.std, action):
+            return super().log_prob_and_entropy(action)
+        found: tuple[Tensor, Tensor] = JudgeNormal.apply(self.mean, self.std, action)  # type: ignore[no-untyped-call]
+        return found
+
     def entropy(self) -> Tensor:
-        return (self.std.log() + (0.5 + _HALF_LOG_2PI)).expand_as(self.mean).sum(-1, keepdim=True)
+        return normal_entropy(self.mean, self.std)
 
     def mode(self) -> Tensor:
         return self.mean
 
     def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
-        return -torch.addcmul(self.std.log() + _HALF_LOG_2PI, noise, noise, value=0.5).sum(-1, keepdim=True)
+        return normal_log_prob(noise, self.std)
 
 
 class SquashedGaussian(StochasticDistribution):

@@ -9,7 +9,7 @@ from hypothesis.strategies import booleans, integers, sampled_from
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.actors.networks.distributions import Categorical
+from recollect.agent.actors.networks.distributions import Categorical, Gaussian
 from recollect.agent.algorithms.on_policy.clipped import Clipped, Objective, clipped_loss
 from recollect.agent.kernels.fusible import plain_operators
 from recollect.errors import SchemaError
@@ -128,6 +128,44 @@ def test_choices_are_judged_as_the_operators_do(which: str, rows: int, width: in
     with plain_operators():
         expected = _judged(logits, action, which)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def _judged_normally(given: list[Tensor], action: Tensor, which: str) -> list[Tensor]:
+    """Log-probabilities, entropies, and the gradients of means and deviations through one or both."""
+    given = [each.clone().requires_grad_() for each in given]
+    results = Gaussian(*given).log_prob_and_entropy(action)
+    sums = [(result * torch.linspace(1.0, 2.0, len(result))[:, None]).sum() for result in results]
+    {"log_prob": sums[0], "entropy": sums[1], "both": sums[0] + sums[1]}[which].backward()
+    slopes = [torch.zeros_like(each) if each.grad is None else each.grad for each in given]
+    return [*(result.detach() for result in results), *slopes]
+
+
+@pytest.mark.parametrize("which", ["log_prob", "entropy", "both"])
+@given(rows=sampled_from((0, 1, 5, 300)), width=integers(1, 9), seed=integers(0, 99))
+def test_normal_actions_are_judged_as_the_operators_do(which: str, rows: int, width: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    given, action = [torch.randn(width, rows).T, 0.5 + torch.rand(width)], torch.randn(rows, width)
+    found = _judged_normally(given, action, which)
+    with plain_operators():
+        expected = _judged_normally(given, action, which)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_normal", [False, True])
+def test_what_was_judged_is_differentiated_twice(is_normal: bool) -> None:
+    torch.manual_seed(4)
+    given = [torch.randn(5, 3), 0.5 + torch.rand(3)] if is_normal else [torch.randn(5, 3)]
+    given = [each.requires_grad_() for each in given]
+    action = torch.randn(5, 3) if is_normal else torch.randint(3, (5, 1))
+
+    def second() -> tuple[Tensor, ...]:
+        results = (Gaussian if is_normal else Categorical)(*given).log_prob_and_entropy(action)
+        first = torch.autograd.grad(sum(each.square().sum() for each in results), given, create_graph=True)
+        return torch.autograd.grad(sum(each.square().sum() for each in first), given)
+
+    found = second()
+    with plain_operators():
+        torch.testing.assert_close(found, second(), rtol=1e-3, atol=1e-3)
 
 
 def test_a_choice_that_is_not_finite_is_not_hidden() -> None:
