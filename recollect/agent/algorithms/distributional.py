@@ -3,9 +3,14 @@
 A distribution is a row of atoms: quantiles of the return, or the probabilities of returns on a fixed grid.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from recollect.agent.kernels.fusible import are_fusible
+from recollect.agent.kernels.loss_kernels import regress_quantiles
 
 
 def taken_atoms(atoms: Tensor, action: Tensor) -> Tensor:
@@ -43,11 +48,45 @@ def quantile_huber(z_t: Tensor, target: Tensor, delta: float) -> Tensor:
     -------
     tensor `[..., batch, num_quantiles]`
     """
+    if z_t.dim() > 1 and target.shape[:-1] == z_t.shape[-2:-1] and _is_fusible(z_t, target):
+        found: Tensor = _QuantileHuber.apply(z_t, target, delta)  # type: ignore[no-untyped-call]
+        return found
+    return _by_operators(z_t, target, delta)
+
+
+def _is_fusible(z_t: Tensor, target: Tensor) -> bool:
+    return target.shape[-1] > 0 and are_fusible(z_t, target) and not target.requires_grad
+
+
+def _by_operators(z_t: Tensor, target: Tensor, delta: float) -> Tensor:
     num = z_t.shape[-1]
     share = (torch.arange(num, device=z_t.device) + 0.5) / num
     errors = target.unsqueeze(-2) - z_t.unsqueeze(-1)  # [..., batch, num_quantiles, num_targets]
     sizes = functional.huber_loss(errors, torch.zeros_like(errors), reduction="none", delta=delta) / delta
     return ((share[:, None] - (errors.detach() < 0).float()).abs() * sizes).mean(-1)
+
+
+class _QuantileHuber(torch.autograd.Function):
+    """`quantile_huber` of plain float32 tensors on the processor, with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, z_t: Tensor, target: Tensor, delta: float) -> Tensor:
+        quantiles, samples = z_t.contiguous(), target.contiguous()
+        losses, slopes = torch.empty_like(quantiles), torch.empty_like(quantiles)
+        regress_quantiles(
+            *(quantiles.data_ptr(), samples.data_ptr(), quantiles.shape[:-2].numel(), len(samples)),
+            *(quantiles.shape[-1], samples.shape[-1], delta, losses.data_ptr(), slopes.data_ptr()),
+        )
+        ctx.delta = delta
+        ctx.save_for_backward(slopes, z_t, target)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        slopes, z_t, target = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            (slopes,) = torch.autograd.grad(_by_operators(z_t, target, ctx.delta).sum(), z_t, create_graph=True)
+        return gradient * slopes, None, None
 
 
 def truncated(z_tp1: Tensor, num_dropped: int) -> Tensor:

@@ -13,6 +13,20 @@ EVERY: Final = f"{TESTS}/off_policy/test_every_algorithm.py"
 
 MUTANTS: Final = (
     Mutant(
+        "a kernel weighs both sides of a quantile alike",
+        "agent/kernels/loss_kernels.py",
+        "weight = _ONE - share if error < _ZERO else share",
+        "weight = share",
+        EQUATIONS,
+    ),
+    Mutant(
+        "a kernel compares critics with the samples of other rows",
+        "agent/kernels/loss_kernels.py",
+        "target[row % rows * num_targets :]",
+        "target[row // num * num_targets :]",
+        EQUATIONS,
+    ),
+    Mutant(
         "quantiles are at the ends of their shares",
         f"{ALGORITHMS}/distributional.py",
         "+ 0.5) / num",
