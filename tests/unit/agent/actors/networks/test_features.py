@@ -6,6 +6,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
 
 from recollect.agent.actors.networks.features import NatureCNN, build_features, build_flat_features
+from recollect.agent.actors.networks.images import ConvolutionalFeatures, DataEfficientCNN, ImpalaCNN
+from recollect.agent.kernels.fusible import plain_operators
 from recollect.errors import ConfigError
 
 
@@ -127,3 +129,22 @@ def test_parts_of_a_dict_stand_side_by_side() -> None:
 def test_an_unknown_space_is_refused() -> None:
     with pytest.raises(ConfigError, match="observation space Text"):
         build_features(Text(5))
+
+
+@pytest.mark.parametrize("kind", [NatureCNN, DataEfficientCNN, ImpalaCNN])
+@pytest.mark.parametrize("shape", [(4, 44, 40), (44, 40, 3), (2, 44, 40, 3)])
+def test_the_layout_of_images_changes_nothing(kind: type[ConvolutionalFeatures], shape: tuple[int, ...]) -> None:
+    torch.manual_seed(1)
+    network, images = kind(Box(0, 255, shape, np.uint8)), torch.randint(256, (3, *shape), dtype=torch.uint8)
+
+    def learned() -> list[torch.Tensor]:
+        network.zero_grad()
+        features = network(images)
+        features.square().sum().backward()
+        slopes = [weight.grad for weight in network.parameters()]
+        return [features.detach(), *(slope for slope in slopes if slope is not None)]
+
+    found = learned()
+    assert all(slope.is_contiguous() for slope in found[1:]), "as optimisers and messages take them"
+    with plain_operators():
+        torch.testing.assert_close(found, learned(), rtol=1e-3, atol=1e-4)
