@@ -29,14 +29,14 @@ from recollect.data.offline import load_data
 from recollect.errors import ConfigError, RecollectWarning
 from recollect.export.card import ModelCard, Score, curve_of, score_of
 from recollect.export.exporter import export_policy, push_to_hub
+from recollect.files.lock import FolderLock
 from recollect.learner import Learner
-from recollect.lock import FolderLock
 from recollect.predictor import Predictor
 from recollect.roles import Algorithm, EnvFunction, Observation
+from recollect.runs.checkpointing.saving import restore_training, save_training
 from recollect.runs.directory import RunDirectory, load_config
+from recollect.runs.display.progress import Progress
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import Progress
-from recollect.runs.saving import restore_training, save_training
 from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme

@@ -27,11 +27,11 @@ from recollect.errors import (
 )
 from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
+from recollect.runs.checkpointing.pace import CheckpointPace
+from recollect.runs.checkpointing.state_files import flatten, write_tensors
 from recollect.runs.directory import RunDirectory
-from recollect.runs.pace import CheckpointPace
-from recollect.runs.rates import Rates
+from recollect.runs.display.rates import Rates
 from recollect.runs.recorder import Recorder
-from recollect.runs.state_files import flatten, write_tensors
 from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.collectors.reports import gradient_worker_metrics, worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from recollect.agent.envs.step import Step
     from recollect.agent.storages.experience.store.outbox import Outbox
-    from recollect.agent.storages.experience.store.ring_piece import RingPiece
+    from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
     from recollect.scheme.base.commands import Command
     from recollect.scheme.collection.agent_worker import AgentWorker
     from recollect.scheme.collection.collectors.reports import WorkerReport

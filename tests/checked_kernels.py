@@ -116,8 +116,8 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (  
     put_steps,
 )
 from recollect.agent.storages.experience.store.allocator import Allocator  # noqa: E402
-from recollect.agent.storages.experience.store.lane_ring import LaneRing  # noqa: E402
-from recollect.agent.storages.experience.store.ring_piece import RingPiece  # noqa: E402
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing  # noqa: E402
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece  # noqa: E402
 from recollect.errors import RecollectError  # noqa: E402
 from tests.fuzzing import WHOLE  # noqa: E402
 from tests.simulated import SourceStream, as_sample, state_numbers  # noqa: E402

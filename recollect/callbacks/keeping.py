@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.callbacks.callback import Callback
 from recollect.checks import check_count
-from recollect.runs.saving import save_training
+from recollect.runs.checkpointing.saving import save_training
 
 if TYPE_CHECKING:
     from recollect.learner import Learner

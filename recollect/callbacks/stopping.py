@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.callbacks.callback import Callback
 from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError
-from recollect.records import as_count
+from recollect.files.records import as_count
 
 if TYPE_CHECKING:
     from recollect.learner import Learner

@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise ConfigError(f"there is no command {name!r}; {closest(name, COMMANDS)}")
-    command: Any = import_module(f"recollect.cli.{name}")
+    command: Any = import_module(f"recollect.cli.commands.{name}")
     code: int = command.run(command.make_parser().parse_args(rest))
     return code
 

@@ -15,15 +15,15 @@ from recollect.callbacks import Callback, StopAt, named_callbacks
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
 from recollect.data.offline import load_data
-from recollect.disk import read_file, remove_file, write_file
 from recollect.errors import ConfigError, RecollectError, StorageError
+from recollect.files.disk import read_file, remove_file, write_file
+from recollect.files.lock import FolderLock
+from recollect.files.records import MOST_BYTES, PARSE_ERRORS
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
-from recollect.lock import FolderLock
-from recollect.records import MOST_BYTES, PARSE_ERRORS
 from recollect.runs.directory import RunDirectory
+from recollect.runs.display.progress import Progress
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import Progress
 from recollect.runs.writers import MetricWriter, MLflowWriter, WandbWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme

@@ -8,8 +8,8 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from recollect.agent.registry import NAME
-from recollect.disk import read_file, write_file
 from recollect.errors import ConfigError, StorageError
+from recollect.files.disk import read_file, write_file
 
 Document = dict[str, Any]
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
 from recollect.data.episode import Episode, Spaces
-from recollect.disk import open_file, read_file
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.extras import import_extra
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import open_file, read_file
+from recollect.files.records import PARSE_ERRORS
 
 _EXTRA: Final = "minari"
 _ARROW: Final = "arrow"

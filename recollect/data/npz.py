@@ -12,10 +12,10 @@ import numpy as np
 
 from recollect import keys
 from recollect.data.episode import Episode, Spaces, flatten, unflatten
-from recollect.disk import MOST_BYTES, read_file, write_file
 from recollect.errors import SchemaError, StorageError
 from recollect.export.spaces import space_from_document, space_to_document
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import MOST_BYTES, read_file, write_file
+from recollect.files.records import PARSE_ERRORS
 
 SUFFIX: Final = ".npz"
 _LENGTHS: Final = "lengths"

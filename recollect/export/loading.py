@@ -13,11 +13,11 @@ from recollect.agent.actors.checkpoint import load_weights
 from recollect.config import RunConfig
 from recollect.config.layers import give_again
 from recollect.config.parts import ACTOR, ALGO, class_of, is_on_policy
-from recollect.disk import read_file
 from recollect.errors import SchemaError
 from recollect.export.exporter import CONFIG, FORMAT, MODEL
 from recollect.export.files import DESCRIPTION, WEIGHTS
 from recollect.export.spaces import space_from_document
+from recollect.files.disk import read_file
 from recollect.predictor import Predictor
 
 _MOST_BYTES: Final = 1 << 26

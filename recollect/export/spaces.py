@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from recollect.errors import SchemaError
-from recollect.records import PARSE_ERRORS
+from recollect.files.records import PARSE_ERRORS
 
 _KIND: Final = "kind"
 # What a float has no number for in JSON.

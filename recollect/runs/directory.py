@@ -17,9 +17,9 @@ from recollect.config.files import dump_document, read_document
 from recollect.config.layers import give_again
 from recollect.config.parts import SCHEME
 from recollect.config.trust import lost_parts, references
-from recollect.disk import PARTIAL, make_folder, remove_file, write_file, write_new_file
 from recollect.errors import ConfigError, RecollectWarning, StorageError
-from recollect.runs.checkpoints import Checkpoints
+from recollect.files.disk import PARTIAL, make_folder, remove_file, write_file, write_new_file
+from recollect.runs.checkpointing.checkpoints import Checkpoints
 
 # Entries of a config that a run may be resumed with other values of.
 CHANGEABLE: Final = ("steps", "threads")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from recollect import metrics
-from recollect.disk import make_folder, write_file
+from recollect.files.disk import make_folder, write_file
 from recollect.runs.curves import (
     Points,
     bootstrap_band,

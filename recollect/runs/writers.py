@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from recollect import metrics
-from recollect.disk import append_file, read_file, sync_file, write_file
 from recollect.errors import CallbackError, ConfigError, StorageError
 from recollect.extras import import_extra
+from recollect.files.disk import append_file, read_file, sync_file, write_file
 
 Metrics = Mapping[str, float]
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from recollect.agent.actors.base import Actor
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Algorithm
 

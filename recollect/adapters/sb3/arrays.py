@@ -8,7 +8,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 
 

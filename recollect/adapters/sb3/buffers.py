@@ -19,7 +19,7 @@ from recollect.adapters.sb3.owner import Owner
 from recollect.adapters.sb3.samples import DictReplaySamples, ReplaySamples, to_samples
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import nest
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy import ere_buffer, nstep_buffer, per_buffer, replay_buffer
 from recollect.agent.storages.snapshots import load_storage, save_storage
 from recollect.checks import check_count, check_number

@@ -12,7 +12,7 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
 from recollect import keys
 from recollect.adapters.sb3.buffers import EREBuffer
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer as HERStorage
 from recollect.errors import RecollectWarning, StorageError
 from recollect.roles import Device

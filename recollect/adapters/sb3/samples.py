@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 from recollect.errors import ConfigError

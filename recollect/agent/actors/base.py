@@ -20,7 +20,7 @@ from recollect.agent.actors.networks.body import Body
 from recollect.agent.actors.networks.critics import build_critics
 from recollect.agent.actors.networks.curiosity import RandomDistillation
 from recollect.agent.actors.networks.heads import build_policy
-from recollect.agent.actors.networks.layers import LearningPart, NoisyLinear
+from recollect.agent.actors.networks.mlp.layers import LearningPart, NoisyLinear
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan

@@ -8,8 +8,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from recollect.disk import make_folder, read_file, write_file
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.files.disk import make_folder, read_file, write_file
 
 # What the head of a file takes beside the weights, at most.
 _HEAD_BYTES: Final = 1 << 20

@@ -26,7 +26,7 @@ from recollect.agent.algorithms.optimiser import GroupedOptimiser, ParameterGrou
 from recollect.agent.algorithms.utils import backward, put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.roles import ActingStep, Batch, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
 # Options that the optimiser and the compiled losses are built from.

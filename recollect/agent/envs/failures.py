@@ -13,7 +13,7 @@ from recollect import keys
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.errors import EnvError
-from recollect.records import as_count
+from recollect.files.records import as_count
 
 _LOG = logging.getLogger(__name__)
 

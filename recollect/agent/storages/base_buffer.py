@@ -11,13 +11,13 @@ from recollect.agent.storages.base import Storage
 from recollect.agent.storages.config import StorageConfig, spelled_out
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.staging import Staging
-from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.outbox import Outbox
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.checks import check_count, check_number, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
 from recollect.roles import Actor, Algorithm, Batch, Device, Sample, VectorEnvs

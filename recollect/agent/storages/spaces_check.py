@@ -9,9 +9,9 @@ import numpy as np
 from recollect import keys
 from recollect.agent.masks import choice_counts
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store import columns
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import KeyPath
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import KeyPath
 from recollect.errors import StorageError
 
 if TYPE_CHECKING:

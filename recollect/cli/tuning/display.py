@@ -10,9 +10,9 @@ from rich.console import Console
 from recollect.cli.tuning.study import Tuning, plain
 from recollect.interrupts import hang_ups
 from recollect.options import Search
-from recollect.runs.live import LiveDisplay
+from recollect.runs.display.live import LiveDisplay
+from recollect.runs.display.progress import number
 from recollect.runs.plots import panels, write_figure
-from recollect.runs.progress import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.roles import Device
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision

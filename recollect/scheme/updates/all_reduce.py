@@ -9,7 +9,7 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import NotFiniteError
-from recollect.records import MOST_COUNTED
+from recollect.files.records import MOST_COUNTED
 from recollect.roles import Batch, Info
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.augment import RandomShift
-from recollect.agent.actors.networks.dense import MLP
-from recollect.agent.actors.networks.features import FlatFeatures
+from recollect.agent.actors.networks.features.augment import RandomShift
+from recollect.agent.actors.networks.features.builders import FlatFeatures
 from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
+from recollect.agent.actors.networks.mlp.dense import MLP
 from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
 from recollect.errors import ConfigError

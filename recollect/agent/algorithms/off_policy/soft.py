@@ -10,9 +10,9 @@ from torch import Tensor
 
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import td_target, temperature_loss
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import td_target, temperature_loss
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import count, flag, number, option, optional

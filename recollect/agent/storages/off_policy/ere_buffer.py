@@ -11,7 +11,7 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer, PERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError

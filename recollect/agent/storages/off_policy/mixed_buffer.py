@@ -11,7 +11,7 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.relabelling import GoalRewriter, HerFunction
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer, HERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.checks import check_number

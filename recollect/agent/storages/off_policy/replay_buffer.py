@@ -12,10 +12,10 @@ from recollect.agent.storages.base import Creates, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
 from recollect.agent.storages.experience.kernels import append_kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
-from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
 from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.checks import check_count, check_number

@@ -14,9 +14,9 @@ from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.sampling.outputs import Nested, map_arrays, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import check_origin
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, StepSequences
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps

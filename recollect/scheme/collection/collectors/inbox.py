@@ -4,8 +4,8 @@ import time
 from collections import Counter
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import load_schema
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import load_schema
 from recollect.errors import SchemaError, StorageError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from recollect.agent.storages.experience.store.outbox import Outbox
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import dump_schema
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import dump_schema
 from recollect.extras import import_extra
 from recollect.scheme.normaliser_sums import Statistics
 

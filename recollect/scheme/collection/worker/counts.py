@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.scheme.collection.worker.episodes import EpisodeHistory, equal_shares
 
 NUM_STEPS: Final = "num_steps"

@@ -21,7 +21,7 @@ from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.agent.envs.state.attributes import class_name, names_of
 from recollect.agent.envs.state.values import pack, unpack
 from recollect.errors import StorageError
-from recollect.runs import state_files
+from recollect.runs.checkpointing import state_files
 
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 TEXT = ("Blackjack-v1", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4")

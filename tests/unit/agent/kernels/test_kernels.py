@@ -17,9 +17,10 @@ from hypothesis.strategies import booleans, floats, integers, sampled_from
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from recollect.agent.actors.networks import fused_stack, squash
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks import squash
 from recollect.agent.actors.networks.distributions import SquashedGaussian
+from recollect.agent.actors.networks.mlp import fused_stack
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.agent.kernels import arithmetic, products, threads
 from recollect.agent.kernels.fusible import are_fusible, plain_operators
 from recollect.agent.kernels.row_kernels import clip_row
@@ -240,7 +241,7 @@ class Library:
 
 ctypes.CDLL = Library
 from recollect.agent.kernels.products import HAS_PRODUCTS
-from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.mlp.dense import MLP
 assert not HAS_PRODUCTS
 assert MLP((3, 4, 2))(torch.zeros(5, 3)).shape == (5, 2)
 """

@@ -34,11 +34,11 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
     cut_slots,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.disk import append_file, read_file, remove_file
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import append_file, read_file, remove_file
+from recollect.files.records import PARSE_ERRORS
 
 # Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
 _MOST_BYTES: Final = 1 << 23

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import dump_schema, load_schema
 from recollect.agent.storages.experience.store.sources import StoreState
-from recollect.disk import Seal
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS, as_whole, dump_record, read_record
+from recollect.files.disk import Seal
+from recollect.files.records import PARSE_ERRORS, as_whole, dump_record, read_record
 
 VERSION: Final = 3
 KIND: Final = "snapshot's manifest"

@@ -8,8 +8,8 @@ import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.persistence.manifest import MOST_STEPS
-from recollect.agent.storages.experience.store.lane_ring import LaneRing, ids_of
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing, ids_of
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.sources import join
 from recollect.errors import StorageError
 

@@ -11,7 +11,7 @@ import numpy as np
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
 from recollect.agent.storages.experience.sampling.relabelling import FunctionRewriter, GoalRewriter, Relabelled, Windows
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 
 Strategy = Literal["future", "final", "episode", "random"]
 

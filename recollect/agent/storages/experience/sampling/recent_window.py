@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect.records import MOST_COUNTED, as_count, as_number, as_whole
+from recollect.files.records import MOST_COUNTED, as_count, as_number, as_whole
 
 # The paper's scale of k / K, and K before the first span of updates is over.
 _SCALE: Final = 1000.0

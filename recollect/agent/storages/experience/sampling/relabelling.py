@@ -14,8 +14,8 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, map_arrays, name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
 from recollect.errors import SchemaError
 from recollect.roles import Observation
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import KeyPath, Leaf
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 
 

@@ -7,7 +7,7 @@ from recollect.agent.storages.experience.kernels import priority_kernels, tree_k
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.store.allocator import anonymous
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.errors import SchemaError
 
 

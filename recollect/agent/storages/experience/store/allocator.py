@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 from recollect.errors import ConfigError, InUseError, RecollectWarning, StorageError
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.units import human_bytes
 
 Backing = Literal["ram", "shared", "file"]

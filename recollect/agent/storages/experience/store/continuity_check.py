@@ -3,7 +3,7 @@
 import warnings
 from typing import Final
 
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.errors import RecollectWarning
 
 _FEWEST_STEPS_TO_WARN: Final = 1000

@@ -15,16 +15,16 @@ from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
 from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_access import RingAccess
-from recollect.agent.storages.experience.store.ring_builder import RingBuilder, SequenceShape
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import (
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_access import RingAccess
+from recollect.agent.storages.experience.store.ring.ring_builder import RingBuilder, SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema import (
     FrameStacks,
     Schema,
     no_sample,
 )
-from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import (
     Source,
     Sources,

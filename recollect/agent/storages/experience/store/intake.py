@@ -15,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema import (
+from recollect.agent.storages.experience.store.schema.schema import (
     KeyPath,
     Leaf,
     Schema,

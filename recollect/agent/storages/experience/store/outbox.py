@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import ids_of
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.ring.lane_ring import ids_of
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 
 
 class Outbox:
