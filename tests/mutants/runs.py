@@ -143,7 +143,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the replay of a checkpoint is not looked at",
-        f"{RUNS}/checkpointing/checkpoints.py",
+        f"{RUNS}/checkpointing/commit.py",
         "            check_sealed(folder / file, expected)\n            check_snapshot(folder / file)\n",
         "            check_snapshot(folder / file)\n",
         FAULTS,
@@ -199,21 +199,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a checkpoint's actor keeps the weights that it had",
-        f"{RUNS}/checkpointing/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "    actor.load(path / ACTOR_FILE)\n",
         "",
         CHECKPOINTS,
     ),
     Mutant(
         "infinite weights are saved",
-        f"{RUNS}/checkpointing/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "not torch.isfinite(value).all()",
         "torch.isnan(value).any()",
         CHECKPOINTS,
     ),
     Mutant(
         "tensors within a state may be NaN",
-        f"{RUNS}/checkpointing/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "            check_finite(owner, value)\n",
         "            continue\n",
         CHECKPOINTS,

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _describe(checkpoints: "Checkpoints", path: Path, *, verify: bool) -> tuple[str, bool]:
     """One line on a checkpoint, and whether it is whole as far as was looked."""
-    from recollect.runs.checkpointing.checkpoints import read_commit
+    from recollect.runs.checkpointing.commit import read_commit
 
     try:
         commit = checkpoints.check(path) if verify else read_commit(path)

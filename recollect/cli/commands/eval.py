@@ -30,7 +30,7 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate the newest checkpoint of a run, or its best agent."""
-    from recollect.runs.checkpointing.checkpoints import read_checkpoint
+    from recollect.runs.checkpointing.captured_agent import read_checkpoint
     from recollect.runs.directory import RunDirectory, load_config
 
     directory = RunDirectory.open(options.run)

@@ -11,14 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from recollect.errors import RecollectError, StorageError
 from recollect.files.records import PARSE_ERRORS, as_number
-from recollect.runs.checkpointing.checkpoints import (
-    CapturedAgent,
-    Checkpoints,
-    Commit,
-    Replay,
-    read_checkpoint,
-    read_commit,
-)
+from recollect.runs.checkpointing.captured_agent import CapturedAgent, read_checkpoint
+from recollect.runs.checkpointing.checkpoints import Checkpoints
+from recollect.runs.checkpointing.commit import Commit, Replay, read_commit
 from recollect.runs.directory import RunDirectory
 from recollect.scheme.scheme import Scheme, resume_gap
 

@@ -11,7 +11,7 @@ from recollect.callbacks import KeepBest, SaveEvery
 from recollect.errors import ConfigError, StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.checkpointing.checkpoints import ACTOR_FILE
+from recollect.runs.checkpointing.captured_agent import ACTOR_FILE
 from recollect.runs.checkpointing.saving import restore_training
 from tests.schemes import make_scheme
 

@@ -10,7 +10,8 @@ import pytest
 from recollect import EREBuffer
 from recollect.agent.storages.snapshots import StorageSnapshot
 from recollect.runs import RunDirectory
-from recollect.runs.checkpointing.checkpoints import ACTOR_FILE, read_commit
+from recollect.runs.checkpointing.captured_agent import ACTOR_FILE
+from recollect.runs.checkpointing.commit import read_commit
 from recollect.runs.checkpointing.state_files import read_state
 from recollect.runs.writers import read_rows
 

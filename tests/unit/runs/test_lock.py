@@ -18,7 +18,7 @@ from tests.schemes import make_scheme
 from tests.waiting import PATIENCE_S
 
 HOLD = (
-    "import sys; from pathlib import Path; from recollect.files.lock import FolderLock as Lock; lock = Lock(Path({!r}))"
+    "import sys; from pathlib import Path; from recollect.files.lock import FolderLock; lock = FolderLock(Path({!r}))"
 )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema.schema import to_numpy, walk
+from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
 from recollect.errors import RecollectWarning
 from recollect.roles import Observation, Sample
 

@@ -22,7 +22,7 @@ from recollect.agent.storages.experience.sampling.outputs import map_arrays, nes
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing, NoRoomError
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.schema.schema import FrameStacks
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks
 from recollect.agent.storages.off_policy.autoreset import ResetSteps
 from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.vector_steps import VectorSteps

@@ -10,7 +10,8 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays, nest
-from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf, numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.planning import numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf
 from recollect.errors import ConfigError, SchemaError
 from recollect.roles import Array, Numbers, Observation
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.actors.spaces import map_observation
-from recollect.agent.storages.experience.store.schema.schema import to_numpy
+from recollect.agent.storages.experience.store.schema.planning import to_numpy
 
 # Keys that a step has only if there is something to say.
 _SELDOM: Final = (keys.SKIP, keys.CUT)

@@ -11,15 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from recollect.errors import NotFiniteError, RecollectWarning, StorageError
-from recollect.runs.checkpointing.checkpoints import (
-    ACTOR_FILE,
-    COMMIT_FILE,
-    VERSION,
-    Checkpoints,
-    dump_checkpoint,
-    read_checkpoint,
-    read_commit,
-)
+from recollect.runs.checkpointing.captured_agent import ACTOR_FILE, CapturedAgent, read_checkpoint
+from recollect.runs.checkpointing.checkpoints import Checkpoints
+from recollect.runs.checkpointing.commit import COMMIT_FILE, VERSION, read_commit
 from tests.faulty_disk import FailingOS, Killed, PowerCutOS, on_disk, restore
 
 FILES = ["state.json", "state.safetensors", ACTOR_FILE, COMMIT_FILE]
@@ -36,7 +30,7 @@ class TinyActor(torch.nn.Linear):
 
 
 def write(checkpoints: Checkpoints, num_steps: int, state: dict[str, Any] | None = None, actor: Any = None) -> Path:
-    return checkpoints.write(dump_checkpoint(actor or TinyActor(), state or {"number": num_steps}), num_steps)
+    return checkpoints.write(CapturedAgent.of(actor or TinyActor(), state or {"number": num_steps}).dump(), num_steps)
 
 
 def number_in(checkpoints: Checkpoints) -> int:

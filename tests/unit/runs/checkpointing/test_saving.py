@@ -8,7 +8,7 @@ from recollect.api import Agent
 from recollect.errors import StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.checkpointing.checkpoints import dump_checkpoint
+from recollect.runs.checkpointing.captured_agent import CapturedAgent
 from recollect.runs.checkpointing.saving import restore_training, save_training
 from tests.schemes import make_scheme
 
@@ -105,6 +105,6 @@ def test_an_agent_that_is_loaded_and_saved_again_keeps_them(tmp_path: Path) -> N
 def test_a_checkpoint_of_something_else_is_named(tmp_path: Path) -> None:
     learner = Learner(make_scheme(), 400, tmp_path)
     path = learner.save_checkpoint()
-    learner.run.checkpoints.write(dump_checkpoint(learner.scheme.actor, {}), 0)  # type: ignore[union-attr]
+    learner.run.checkpoints.write(CapturedAgent.of(learner.scheme.actor, {}).dump(), 0)  # type: ignore[union-attr]
     with pytest.raises(StorageError, match=f"{path.parent}.* does not fit this run: it lacks 'scheme'"):
         Learner(make_scheme(), 400, tmp_path, resume=True)

@@ -15,7 +15,8 @@ from recollect.agent.storages.experience.kernels import hindsight_kernels as ker
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, map_arrays, name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf
 from recollect.errors import SchemaError
 from recollect.roles import Observation
 

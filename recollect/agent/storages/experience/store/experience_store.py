@@ -19,11 +19,8 @@ from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring.ring_access import RingAccess
 from recollect.agent.storages.experience.store.ring.ring_builder import RingBuilder, SequenceShape
 from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema.schema import (
-    FrameStacks,
-    Schema,
-    no_sample,
-)
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks, no_sample
+from recollect.agent.storages.experience.store.schema.schema import Schema
 from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import (
     Source,

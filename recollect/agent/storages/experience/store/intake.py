@@ -15,15 +15,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema.schema import (
-    KeyPath,
-    Leaf,
-    Schema,
-    no_sample,
-    numpy_dtype,
-    to_numpy,
-    walk,
-)
+from recollect.agent.storages.experience.store.schema.planning import no_sample, numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf, Schema
 from recollect.errors import SchemaError, closest
 from recollect.roles import Observation
 

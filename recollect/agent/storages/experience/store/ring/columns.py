@@ -10,7 +10,8 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP, ExperienceStore
-from recollect.agent.storages.experience.store.schema.schema import KeyPath, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import KeyPath
 from recollect.checks import check_whole
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.roles import Observation

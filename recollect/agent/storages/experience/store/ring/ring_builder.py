@@ -10,15 +10,15 @@ from recollect.agent.storages.experience.store.allocator import Allocator, Need
 from recollect.agent.storages.experience.store.intake import Intake
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring.ring_access import RingAccess
-from recollect.agent.storages.experience.store.schema.schema import (
+from recollect.agent.storages.experience.store.schema.planning import (
     FrameStacks,
-    Schema,
     check_frame_stacks,
     check_keys,
     check_num_envs,
     parse_frame_stacks,
     plan_schema,
 )
+from recollect.agent.storages.experience.store.schema.schema import Schema
 from recollect.errors import ConfigError, StorageError
 
 

@@ -9,14 +9,8 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import nest
-from recollect.agent.storages.experience.store.schema.schema import (
-    KeyPath,
-    Leaf,
-    Schema,
-    check_keys,
-    next_path,
-    plan_schema,
-)
+from recollect.agent.storages.experience.store.schema.planning import check_keys, plan_schema
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf, Schema, next_path
 from recollect.errors import RecollectError, SchemaError
 from recollect.files.records import PARSE_ERRORS
 

@@ -10,7 +10,8 @@ from recollect import keys
 from recollect.agent.storages import HERBuffer, NStepReplayBuffer, ReplayBuffer
 from recollect.agent.storages.experience.kernels.ring_layout import ID_MASK, R_FIXED, R_FIXED_STACKED
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema.schema import KeyPath, Schema, plan_schema
+from recollect.agent.storages.experience.store.schema.planning import plan_schema
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Schema
 from recollect.errors import ConfigError, SchemaError
 from tests.samples import Sample, make_slice, numbers_of, reward_if_reached, with_goals
 
