@@ -316,9 +316,9 @@ MUTANTS = (
     ),
     Mutant(
         "add overwrites the ends of the step before",
-        "agent/storages/off_policy/replay_buffer.py",
-        "self._was_done[:] = ended",
-        "self._was_done = ended",
+        "agent/storages/off_policy/own_loop.py",
+        "self._was_done[:] = self._ended",
+        "self._was_done = self._ended",
         (f"{TESTS}/off_policy/test_own_loop.py",),
     ),
     Mutant(
