@@ -13,13 +13,11 @@ import numpy as np
 from recollect.agent.storages.experience.kernels import append_kernels, release_kernels, transfer_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.allocator import Allocator
+from recollect.agent.storages.experience.store.ring.ring_tables import append_tables, make_header
 from recollect.agent.storages.experience.store.schema.schema import (
-    DTYPE_CODES,
-    FLAGS,
     KeyPath,
     Place,
     Schema,
-    next_path,
 )
 from recollect.errors import SchemaError, StorageError
 
@@ -80,7 +78,7 @@ class LaneRing:
         self.heads, self.firsts, self.lows = self._cursors
         self.header = self._make_header()
         self.block_addresses = [block.ctypes.data for block in self._blocks]
-        self._carried, self._steps, self._flags = self._make_tables()
+        self._carried, self._steps, self._flags = append_tables(self.schema, self.block_address)
 
     @staticmethod
     def estimate_bytes(schema: Schema, num_lanes: int, capacity: int) -> int:
@@ -277,40 +275,6 @@ class LaneRing:
     def _name(self, array: str) -> str:
         return f"{self.generation}-{array}"
 
-    def _make_tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The tables of carried fields, of step fields and of flags that `append` reads samples by."""
-        schema = self.schema
-        positions = {leaf.path: index for index, (leaf, _) in enumerate(schema.inputs)}
-        carried = [
-            [
-                positions[place.leaf.path],
-                positions[next_path(place.leaf.path)],
-                place.leaf.num_bytes,
-                place.row_offset,
-                self.block_address(place),
-                place.tail_offset,
-                place.depth,
-                place.whole_offset,
-                # To look through images would cost more than the rest of an append.
-                _float_code(place) if place.row_offset >= 0 else layout.D_NONE,
-            ]
-            for place in schema.carried
-        ]
-        steps = [
-            [
-                positions[place.leaf.path],
-                place.leaf.num_bytes,
-                place.row_offset,
-                self.block_address(place),
-                DTYPE_CODES[place.leaf.dtype] if place.is_reward else layout.D_NONE,
-            ]
-            for place in schema.steps
-        ]
-        flags = np.zeros((len(FLAGS), 2), np.int64)
-        for key in FLAGS.keys() & {path[0] for path in positions}:
-            flags[FLAGS[key]] = positions[(key,)], DTYPE_CODES[schema.inputs[positions[(key,)]][0].dtype]
-        return np.array(carried, np.int64), np.array(steps, np.int64), flags
-
     def _make_header(self) -> np.ndarray:
         tails, wholes, *free = (table.ctypes.data for table in self._side_tables)
         header = make_header(self.schema, self.num_slots, self._rows.ctypes.data, tails, wholes)
@@ -333,16 +297,6 @@ class LaneRing:
         self._reserved = reserved
 
 
-def make_header(schema: Schema, num_slots: int, rows: int, tails: int, wholes: int) -> np.ndarray:
-    """The words that the headers of rings and pieces share; `rows`, `tails` and `wholes` are addresses."""
-    header = np.zeros(layout.H_NUM_WORDS, np.int64)
-    header[layout.H_SLOTS], header[layout.H_DEPTH] = num_slots, schema.depth
-    header[layout.H_ROWS], header[layout.H_ROW_BYTES] = rows, schema.row_bytes
-    header[layout.H_TAILS], header[layout.H_TAIL_BYTES] = tails, schema.tail_bytes
-    header[layout.H_WHOLES], header[layout.H_WHOLE_BYTES] = wholes, schema.whole_bytes
-    return header
-
-
 def spans_of(lanes: np.ndarray | int, begins: np.ndarray, *words: np.ndarray | int) -> np.ndarray:
     """Which steps go where, int64 [num_lanes, X_NUM_WORDS]: for each of the words, one number a lane or one for all."""
     spans = np.zeros((len(begins), transfer_kernels.X_NUM_WORDS), np.int64)
@@ -357,9 +311,3 @@ def ids_of(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     return np.concatenate(
         [np.arange(*span, dtype=np.int64) | lane << layout.ID_SHIFT for lane, span in enumerate(spans)]
     )
-
-
-def _float_code(place: Place) -> int:
-    """Dtype code of floats that kernels read; `D_NONE` of all else."""
-    dtype = place.leaf.dtype
-    return DTYPE_CODES.get(dtype, layout.D_NONE) if dtype.kind == "f" else layout.D_NONE

@@ -15,7 +15,8 @@ import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.kernels import transfer_kernels as kernels
-from recollect.agent.storages.experience.store.ring.lane_ring import REFUSALS, LaneRing, make_header, spans_of
+from recollect.agent.storages.experience.store.ring.lane_ring import REFUSALS, LaneRing, spans_of
+from recollect.agent.storages.experience.store.ring.ring_tables import make_header
 from recollect.agent.storages.experience.store.schema.schema import Schema
 from recollect.agent.storages.experience.store.sources import Joint
 from recollect.errors import SchemaError
