@@ -202,7 +202,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "normalisers count rows that are no step",
-        f"{ACTORS}/base.py",
+        f"{ACTORS}/running_statistics.py",
         "rows = slice(None) if skip is None else np.flatnonzero(~skip)",
         "rows = slice(None)",
         BASE,
