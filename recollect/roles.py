@@ -218,7 +218,7 @@ class ActsThrough(Protocol):
     def acting_through(self, actor: Any) -> Algorithm: ...
 
 
-class RewardsNews(Protocol):
+class RewardsNovelty(Protocol):
     """An algorithm that may add rewards of its own to those of the task."""
 
     @property

@@ -126,7 +126,7 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
 
     Metrics go to services that its files name only if the caller trusts them.
     """
-    # Locked before anything is built, and before other services hear of the run.
+    # Locked before anything is built, and before other services know of the run.
     with FolderLock(run.path):
         kept = _SessionOptions.read(run.path)
         if kept.services and not trust:

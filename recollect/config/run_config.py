@@ -263,8 +263,8 @@ def resolve(
     if file is not None:
         from_file = read_document(file)
         check_trust(from_file, str(file), trust=trust)
-        document = layers.lay_over(document, from_file, settings())
-    document = layers.lay_over(document, named, settings())
+        document = layers.overlay(document, from_file, settings())
+    document = layers.overlay(document, named, settings())
     _check_names(layers.split(document, settings())[0])
     # The file has been checked, and the rest are the caller's own words.
     config = RunConfig.from_document(layers.override(document, overrides or {}, settings()), trust=True)

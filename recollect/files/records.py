@@ -35,8 +35,10 @@ def load_record(data: bytes, kind: str, version: int, where: Path) -> dict[str, 
         if not isinstance(head, dict) or head.get("format") != kind:
             raise StorageError(f"{where} is no {kind}")
         if head["version"] != version:
-            told = "a newer release wrote it, use that one" if _is_newer(head["version"], version) else "it is too old"
-            raise StorageError(f"{where} has the version {head['version']!r}, this release reads {version}; {told}")
+            advice = (
+                "a newer release wrote it, use that one" if _is_newer(head["version"], version) else "it is too old"
+            )
+            raise StorageError(f"{where} has the version {head['version']!r}, this release reads {version}; {advice}")
         text = rest.removesuffix(b"\n")
         if hashlib.sha256(text).hexdigest() != head["sha256"]:
             raise StorageError(f"{where} is damaged: its checksum does not fit")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from recollect import __version__
 from recollect.config import RunConfig
 from recollect.config.files import dump_document, read_document
-from recollect.config.layers import give_again
+from recollect.config.layers import replace_given
 from recollect.config.parts import SCHEME
 from recollect.config.trust import lost_parts, references
 from recollect.errors import ConfigError, RecollectWarning, StorageError
@@ -157,7 +157,7 @@ def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> R
         Parts to take instead of those that the files name.
     """
     kept = {entry: value for entry, value in run.config.items() if entry != SCHEME}
-    document = give_again(kept, parts)
+    document = replace_given(kept, parts)
     given = references(document, parts)
     return RunConfig.from_document(document, trust=trust, given=given, source=str(run.config_file))
 

@@ -36,7 +36,7 @@ def choose_threads(algo: Algorithm) -> int | None:
     most, actor = torch.get_num_threads(), algo.actor
     if most == 1 or algo.device.type != "cpu" or not isinstance(actor, Actor) or any(map(os.environ.get, _VARIABLES)):
         return None
-    work = _work_like_an_update(actor, algo.mini_batch_size)
+    work = _update_workload(actor, algo.mini_batch_size)
     seconds = {number: _time(work, number) for number in _candidates(most)}
     chosen = pick(seconds)
     torch.set_num_threads(chosen)
@@ -79,7 +79,7 @@ def _time(work: Callable[[], None], num_threads: int) -> float:
     return min(times)
 
 
-def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
+def _update_workload(actor: Actor, num_rows: int) -> Callable[[], None]:
     """The products of an update, forward and backward, of a batch of so many rows."""
     empty = gym.vector.utils.create_empty_array(actor.obs_space, num_rows, np.zeros)
     obs = map_observation(lambda array: torch.as_tensor(array, device=actor.device), empty)

@@ -42,8 +42,8 @@ MUTANTS: Final = (
     Mutant(
         "a preset lies over the file",
         f"{CONFIG}/run_config.py",
-        "document = layers.lay_over(document, from_file, settings())",
-        "document = layers.lay_over(from_file, document, settings())",
+        "document = layers.overlay(document, from_file, settings())",
+        "document = layers.overlay(from_file, document, settings())",
         RUN_CONFIG,
     ),
     Mutant(

@@ -92,7 +92,7 @@ MUTANTS: Final = (
     Mutant(
         "failed resets of envs that take turns are not counted",
         f"{ENVS}/vectors/autoreset.py",
-        "            self.failures.read(_Infos(self.vector, news))\n",
+        "            self.failures.read(_Infos(self.vector, new_infos))\n",
         "            pass\n",
         CONFORMANCE,
     ),
@@ -204,15 +204,15 @@ MUTANTS: Final = (
     Mutant(
         "each env shows the traceback of a failure that another has shown",
         f"{ENVS}/failures.py",
-        "            self._shown.add(code_path(news))\n",
+        "            self._shown.add(code_path(text))\n",
         "",
         FAILURES,
     ),
     Mutant(
         "a run ends without the traceback of the env",
         f"{ENVS}/failures.py",
-        'if news else ""',
-        'if not news else ""',
+        'if text else ""',
+        'if not text else ""',
         FAILURES,
     ),
     Mutant(

@@ -223,7 +223,7 @@ class Actor(RunningStatistics):
             Hidden states after the step; without memory, as given.
         """
         visible, body = self._normalise(obs), self._body(target)
-        if body.hands_on(visible):
+        if body.passes_through(visible):
             return visible, rhs
         encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded

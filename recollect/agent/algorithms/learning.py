@@ -327,7 +327,7 @@ class LearningAlgorithm(Algorithm):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them.
 
-        An algorithm that `masks_actions` is told which are allowed, bool `[num_envs, num_actions]`, if not all are.
+        An algorithm that `masks_actions` gets which are allowed, bool `[num_envs, num_actions]`, if not all are.
         """
 
     def _distribution(self, features: Tensor, mask: Tensor | None) -> Any:

@@ -89,14 +89,14 @@ class BaseBuffer(ConfiguredStorage):
             frame_stack=self.config.frame_stack,
             sequence=self._sequence(),
             on_relayout=self._on_relayout,
-            bytes_beside=self._bytes_beside,
+            extra_bytes=self._extra_bytes,
             make_tensor=self._staging.make_tensor,
         )
         self._make_parts()
 
     def __repr__(self) -> str:
         fill = f"{len(self):,}/{self.max_size * self.num_envs:,} transitions, num_envs={self.num_envs}"
-        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.told('size'))))})"
+        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.summary('size'))))})"
 
     @property
     def store(self) -> ExperienceStore:
@@ -136,7 +136,7 @@ class BaseBuffer(ConfiguredStorage):
         """Bytes that the stored steps take, with what is kept beside them."""
         if not self._store.is_built:
             return 0
-        num_beside = self._store.starts.num_bytes + int(self._bytes_beside() * len(self))
+        num_beside = self._store.starts.num_bytes + int(self._extra_bytes() * len(self))
         return self._store.ring.num_bytes_used + num_beside
 
     @property
@@ -310,7 +310,7 @@ class BaseBuffer(ConfiguredStorage):
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""
 
-    def _bytes_beside(self) -> float:
+    def _extra_bytes(self) -> float:
         """Bytes kept for each step beside the store."""
         return 0.0
 

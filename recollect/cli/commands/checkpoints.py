@@ -46,9 +46,9 @@ def run(options: argparse.Namespace) -> int:
     are_whole = True
     for each in (checkpoints, directory.best):
         for path in each.paths():
-            told, is_whole = _describe(each, path, verify=options.verify)
+            text, is_whole = _describe(each, path, verify=options.verify)
             are_whole &= is_whole
-            print(f"{path.relative_to(directory.path)}  {told}")
+            print(f"{path.relative_to(directory.path)}  {text}")
     return 0 if are_whole else 1
 
 

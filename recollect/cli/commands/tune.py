@@ -138,12 +138,12 @@ def _report(tuning: "Tuning", folder: "StudyFolder", options: argparse.Namespace
     from recollect.cli.tuning.display import draw_study, return_of
 
     num_trials, best = len(folder.finished(tuning)), folder.best(tuning)
-    told = f"{num_trials} of {options.trials} trials"
+    summary = f"{num_trials} of {options.trials} trials"
     if best is not None:
         tuning.config_of(best.number, best.params).save(folder.best_file)
         draw_study(folder.open(tuning), tuning, folder.picture)
-        told += f", best is trial {best.number}: {return_of(best)}   picture: {folder.picture}"
-        told += f"   train it with: recollect train --config {folder.best_file}"
-    say(told)
+        summary += f", best is trial {best.number}: {return_of(best)}   picture: {folder.picture}"
+        summary += f"   train it with: recollect train --config {folder.best_file}"
+    say(summary)
     if num_trials < options.trials:
         say(f"resume with: {options.command}")

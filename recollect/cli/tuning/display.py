@@ -56,7 +56,7 @@ class StudyDisplay(LiveDisplay):
             return
         ended = [trial for trial in trials if trial.state.is_finished()]
         if self._seen is None:
-            # Those of an earlier call are not told again.
+            # Those of an earlier call are not shown again.
             self._seen = {trial.number for trial in ended}
         for trial in ended:
             if trial.number not in self._seen:

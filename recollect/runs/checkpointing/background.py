@@ -12,7 +12,7 @@ class BackgroundWriter:
     """Writes one checkpoint at a time in a thread; its result waits to be taken.
 
     The thread is no daemon, so that a process that ends waits until its last checkpoint is whole. A process that was
-    forked meanwhile has no such thread and nothing to take. Where no thread can be started, and if told to, it writes
+    forked meanwhile has no such thread and nothing to take. Where no thread can be started, and on request, it writes
     before `begin` returns.
 
     Parameters
@@ -74,6 +74,6 @@ class BackgroundWriter:
         begin = time.perf_counter()
         try:
             self._path = write()
-        except BaseException as error:  # noqa: BLE001  # of whatever kind: the training is told when it takes it
+        except BaseException as error:  # noqa: BLE001  # of whatever kind: the training learns of it when it takes it
             self._error = error
         self.write_s = time.perf_counter() - begin

@@ -14,7 +14,7 @@ from recollect.files.records import MOST_BYTES, PARSE_ERRORS, as_whole, dump_rec
 COMMIT_FILE: Final = "commit.json"
 VERSION: Final = 2
 # Records of earlier versions do not say whether episodes are in them.
-_UNTOLD: Final = "an earlier version wrote it, and did not say whether episodes in progress are in it"
+_GAP_UNKNOWN: Final = "an earlier version wrote it, and did not say whether episodes in progress are in it"
 _KIND: Final = "checkpoint of a run"
 _FILE: Final = re.compile(r"[a-z]+\.(json|safetensors)")
 _MANIFEST: Final = re.compile(r"(worker-\d+/)?manifest-[A-Za-z0-9-]+\.json")
@@ -107,7 +107,7 @@ def read_commit(path: Path) -> Commit:
             written_at=float(content["written_at"]),
             files=_load_seals(content["files"], _FILE),
             replay=None if found is None else _load_replay(found),
-            gap=None if (gap := content.get("gap", _UNTOLD)) is None else str(gap),
+            gap=None if (gap := content.get("gap", _GAP_UNKNOWN)) is None else str(gap),
         )
     except PARSE_ERRORS as error:
         raise StorageError(f"{path / COMMIT_FILE} is damaged: {error!r}") from error

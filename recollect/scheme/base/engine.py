@@ -163,13 +163,13 @@ def outcome(reference: object) -> Outcome:
         return Outcome(error=error)
 
 
-def own_words(error: BaseException) -> str:
+def original_text(error: BaseException) -> str:
     """What a worker itself said of an error: its traceback, or why it died."""
     traceback: str | None = getattr(error, "traceback_str", None)
     return traceback or str(error)
 
 
-def in_short(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What happened, in one line."""
     cause = cause_of(error)
     if cause is not error:

@@ -64,8 +64,8 @@ def share(num_workers: int, beside: Sequence[Demand], nodes: Sequence[Mapping[st
 
 def phrase(amounts: Mapping[str, Any]) -> str:
     """Resources as people write them, without those of which there is nothing, and Ray's own marks of nodes."""
-    told = [f"{name} {_short(name, amount)}" for name, amount in amounts.items() if amount and "node:" not in name]
-    return ", ".join(told) or "nothing"
+    texts = [f"{name} {_short(name, amount)}" for name, amount in amounts.items() if amount and "node:" not in name]
+    return ", ".join(texts) or "nothing"
 
 
 def _left(name: str, beside: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) -> list[float]:

@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class WorkerProcess(NamedTuple):
-    """Where a worker runs, for those who watch the run; `pid` and `node` are None while nothing is heard of it."""
+    """Where a worker runs, for those who watch the run; `pid` and `node` are None until its first heartbeat."""
 
     index_worker: int
     epoch: int
@@ -163,8 +163,8 @@ class WorkerSet:
     @property
     def progress(self) -> int:
         """A number that moves while workers do, wait for resources, or are built and it does not take too long."""
-        beats = sum(member.heartbeat.progress or 0 for member in self._members.values())
-        return beats + self.num_restarts + self._num_waits
+        progress = sum(member.heartbeat.progress or 0 for member in self._members.values())
+        return progress + self.num_restarts + self._num_waits
 
     def processes(self, timeout_s: float = 10.0) -> list[WorkerProcess]:
         """Ask all workers where they run; they answer while they are busy, but not before Ray has started them."""
@@ -236,7 +236,7 @@ class WorkerSet:
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
                 if num_refusals[index] == _MOST_REFUSALS:
-                    words = engine.own_words(error)
+                    words = engine.original_text(error)
                     raise WorkerError(f"worker {index} cannot execute {command}:\n{words}") from engine.cause_of(error)
             asked = list(failures)
         self._keep(command)
@@ -356,9 +356,9 @@ class WorkerSet:
         if isinstance(cause, FinalWorkerError):
             raise FinalWorkerError(f"{name} cannot continue: {cause}") from cause
         if member.epoch == 0 and (member.has_failed_to_build or engine.is_build_failure(error)):
-            raise FinalWorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
+            raise FinalWorkerError(f"{name} cannot be built:\n{engine.original_text(error)}") from error
         self._restarts.add(name, member.index, error)
-        _LOG.warning("%s failed and is restarted (%s)", name, engine.in_short(error))
+        _LOG.warning("%s failed and is restarted (%s)", name, engine.one_line(error))
         engine.kill(member.handle)
         self._members[member.index] = self._create(member.index, self._config_of_restart(member))
         if self.on_loss is not None:
@@ -368,7 +368,7 @@ class WorkerSet:
 def _end(handles: Iterable[engine.RemoteHandle]) -> None:
     """Let workers release what they hold, then end their processes."""
     handles = list(handles)
-    farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]
-    engine.all_ready(farewells, _STOP_TIMEOUT_S)
+    stopping = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]
+    engine.all_ready(stopping, _STOP_TIMEOUT_S)
     for handle in handles:
         engine.kill(handle)

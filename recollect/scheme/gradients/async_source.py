@@ -54,7 +54,7 @@ class AsyncGradientSource(RemoteGradientSource):
 
     def _next(self) -> tuple[int, GradientReply]:
         """The reply whose turn it is: the first that came, or one that must not wait any longer."""
-        self._keep_busy()
+        self._submit_calls()
         while not self._arrived:
             self._receive()
         overdue = overdue_version(
@@ -80,7 +80,7 @@ class AsyncGradientSource(RemoteGradientSource):
                 return self._arrived.popleft()  # its worker was lost
             self._receive()
 
-    def _keep_busy(self) -> None:
+    def _submit_calls(self) -> None:
         """Give every worker something to do that has nothing, and whose last reply has had its turn."""
         waiting = {index for index, _ in self._arrived}
         for index in self.workers.indices:
@@ -89,10 +89,10 @@ class AsyncGradientSource(RemoteGradientSource):
 
     def _receive(self) -> None:
         """Wait for at least one call to end."""
-        self._keep_busy()
-        self._line_up(self.workers.wait([call for call, _ in self._calls.values()]))
+        self._submit_calls()
+        self._enqueue(self.workers.wait([call for call, _ in self._calls.values()]))
 
-    def _line_up(self, answers: Iterable[Answer]) -> None:
+    def _enqueue(self, answers: Iterable[Answer]) -> None:
         """Have calls that ended wait for their turn; of those that failed there is nothing to come."""
         for answer in answers:
             del self._calls[answer.call.worker]
@@ -103,7 +103,7 @@ class AsyncGradientSource(RemoteGradientSource):
         """Let all workers come to rest; gradients of other weights are of no use, what is known of them is."""
         super()._forget()
         while self._calls:
-            self._line_up(self.workers.wait_all([call for call, _ in self._calls.values()]))
+            self._enqueue(self.workers.wait_all([call for call, _ in self._calls.values()]))
         while self._arrived:
             index, reply = self._arrived.popleft()
             self._note(index, reply)

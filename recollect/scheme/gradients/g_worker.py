@@ -54,7 +54,7 @@ class GradientReply:
     failure, batch
         Why there is no gradient, and for which batch, where the loss was not finite.
     num_counted : int
-        Steps that allow for updates and came in since this was last told, if a stage has just begun.
+        Steps that allow for updates and came in since the last reply that said so, if a stage has just begun.
     """
 
     row: np.ndarray | None
@@ -206,10 +206,10 @@ class GWorker(SharedComponents, Worker):
         """What is known of each of so many batches, whose gradients are computed when it is asked for."""
         storage = self.storage
         storage.before_gradients()
-        news = self._news()
+        episodes = self._new_episodes()
         for batch in self._batches(num_batches):
-            info = self._gradients_of(batch) | news
-            news = {}
+            info = self._gradients_of(batch) | episodes
+            episodes = {}
             self._count_update()
             yield storage.after_gradients(batch, info)
 
@@ -436,7 +436,7 @@ class GWorker(SharedComponents, Worker):
         self._num_computed += 1
         return info
 
-    def _news(self) -> Info:
+    def _new_episodes(self) -> Info:
         """Returns of the episodes that ended since the last stage, which some storages learn from."""
         returns = [episode.total_reward for episode in self.col_worker.episodes.take_new()]
         return {keys.EPISODES: {keys.TRAIN_REWARD: returns}} if returns else {}

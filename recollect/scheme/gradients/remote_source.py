@@ -72,7 +72,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         return merge([self.status_of(index) for index in self._indices])
 
     def status_of(self, index: int) -> GradientStatus:
-        """What was last heard of a worker; nothing is stored before the first time."""
+        """The last report of a worker; nothing is stored before the first."""
         if index in self._statuses:
             return self._statuses[index]
         return GradientStatus(self.col_worker.state(), 0, self.storage.capacity, 0, 0)
@@ -90,7 +90,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         self._forget()
         of_algo = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
-        # A worker that is lost while it is told resumes from there too.
+        # A worker that is lost meanwhile resumes from there too.
         self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
         self._have_all("resume", lambda index: (ResumePoint(of_algo, shares[index]),))
@@ -155,7 +155,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         """Take in what a worker tells beside its gradient."""
         self._check_finite(index, reply.failure, reply.batch)
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
-        self._hear(index, reply.status, lag, num_bytes)
+        self._follow(index, reply.status, lag, num_bytes)
 
     def _follow(self, replies: Sequence[GradientReply]) -> None:
         """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
@@ -172,8 +172,8 @@ class RemoteGradientSource(SharedComponents, ABC):
             self.offending_batch = batch
             raise NotFiniteError(f"{failure} (gradient worker {index})")
 
-    def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
-        """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
+    def _follow(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
+        """Note what a worker has sent, and the status of its collection if it came with one."""
         num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
             self._know(index, status)

@@ -16,7 +16,7 @@ from recollect.scheme.base import engine
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
 from recollect.scheme.gradients.status import GradientStatus
-from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
+from recollect.scheme.updates.peer_group import PeerGroup, PeerLostError, Rendezvous, open_rendezvous
 from recollect.scheme.weights import VersionedWeights, apply_state, read_state, read_weights
 
 _LIMITS: Final = "limits"
@@ -73,12 +73,12 @@ class PeerWorker(GWorker):
         """Address of the machine that the worker is on."""
         return engine.node_address()
 
-    def open_meeting(self, host: str, num_peers: int) -> Meeting:
+    def open_rendezvous(self, host: str, num_peers: int) -> Rendezvous:
         """Open a place for all peers to meet."""
-        meeting, self._store = open_meeting(host, num_peers)
+        meeting, self._store = open_rendezvous(host, num_peers)
         return meeting
 
-    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> str | None:
+    def join(self, meeting: Rendezvous, rank: int, timeout_s: float) -> str | None:
         """Leave the group before and join a new one; returns why it did not come about, None if it did."""
         self.leave()
         self._rank = rank

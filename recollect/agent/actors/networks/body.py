@@ -33,7 +33,7 @@ class Body(nn.Module):
         has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
         self._is_bare = type(self.features) is FlatFeatures and not has_parts
 
-    def hands_on(self, obs: Observation) -> bool:
+    def passes_through(self, obs: Observation) -> bool:
         """Whether observations are features as they are, so that nothing needs to be called."""
         return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
 

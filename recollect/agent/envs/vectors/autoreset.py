@@ -110,12 +110,12 @@ class InTurn(Driver):
 
     def _reset(self, rows: list[Any], infos: "_Infos", ended: list[int]) -> Observation:
         """Begin an episode in some envs; returns what to act on next in all of them."""
-        infos.put_together()  # an env may write to the info that it gave
-        news: list[dict[str, Any]] = [{} for _ in rows]
+        infos.assemble()  # an env may write to the info that it gave
+        new_infos: list[dict[str, Any]] = [{} for _ in rows]
         for index in ended:
-            rows[index], news[index] = self.vector.envs[index].reset()
-        if any(keys.NUM_FAILURES in info for info in news):
-            self.failures.read(_Infos(self.vector, news))
+            rows[index], new_infos[index] = self.vector.envs[index].reset()
+        if any(keys.NUM_FAILURES in info for info in new_infos):
+            self.failures.read(_Infos(self.vector, new_infos))
         return self._stack(rows)
 
 
@@ -135,7 +135,7 @@ class _Infos(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._merged)
 
-    def put_together(self) -> None:
+    def assemble(self) -> None:
         """Do it now, because the infos of the envs may change."""
         _ = self._merged
 

@@ -48,11 +48,11 @@ class _InSubprocess:
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             threading.Thread(target=_end_with_parent, daemon=True).start()
-            threading.Thread(target=_obey_parent, args=(self.parent_id,), daemon=True).start()
+            threading.Thread(target=_follow_parent, args=(self.parent_id,), daemon=True).start()
         return self.build()
 
 
-def _obey_parent(parent_id: int) -> None:
+def _follow_parent(parent_id: int) -> None:
     """End this process when its parent sends SIGTERM, as `multiprocessing` does at exit; that of others is ignored."""
     while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent_id:
         pass
@@ -113,7 +113,7 @@ def close_vector(vector: VectorEnv) -> None:
     if not isinstance(vector, AsyncVectorEnv):
         vector.close()
         return
-    # Gymnasium would wait for them, or send SIGTERM, which one that holds the interpreter does not hear.
+    # Gymnasium would wait for them, or send SIGTERM, which one that holds the interpreter does not receive.
     deadline = threading.Timer(_ANSWER_WITHIN_S, _kill, (vector,))
     deadline.start()
     try:

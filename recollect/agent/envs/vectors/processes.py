@@ -167,7 +167,7 @@ class _EnvProcess:
 
 
 class _RebuildingProcess(Rebuilding[Any]):
-    """Starts the process of an env again and again; what happened to the last one is told in one line."""
+    """Starts the process of an env again and again; what happened to the last one is one line."""
 
     def _news(self, error: Exception) -> str:
         return ""

@@ -194,7 +194,7 @@ class NStepReplayStorage:
             Allocator(backing, path, may_overflow=backing == "ram"),
             frame_stack=frame_stack,
             on_relayout=lambda old, new: None,
-            bytes_beside=lambda: 0.0,
+            extra_bytes=lambda: 0.0,
         )
         store.build(self._steps.blank())
         return store

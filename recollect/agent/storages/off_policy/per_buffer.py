@@ -181,8 +181,8 @@ class PERBuffer(NStepReplayBuffer):
             return float(self._largest_error[0]) or 1.0
         return self.default_error
 
-    def _bytes_beside(self) -> float:
-        return super()._bytes_beside() + bytes_a_step(self.alpha)
+    def _extra_bytes(self) -> float:
+        return super()._extra_bytes() + bytes_a_step(self.alpha)
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)

@@ -19,7 +19,7 @@ from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.own_loop import OwnLoop, OwnLoopSteps
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
-from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNews
+from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNovelty
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
@@ -275,7 +275,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         for step in range(int(num_steps.max())):
             is_inside = num_steps > step
             reached = nest(self._store.access.gather(ids[is_inside] + step, ONE_STEP, self._gamma()).items())
-            rewards = cast(RewardsNews, self.algorithm).intrinsic_reward(reached[keys.NEXT_OBS])
+            rewards = cast(RewardsNovelty, self.algorithm).intrinsic_reward(reached[keys.NEXT_OBS])
             if rewards is not None:
                 returns[torch.from_numpy(is_inside)] += self._gamma() ** step * rewards.float().cpu()
         return returns

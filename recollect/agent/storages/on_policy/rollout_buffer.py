@@ -23,7 +23,7 @@ from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
 from recollect.options import count, option, optional
-from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, RewardsNews, Sample
+from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, RewardsNovelty, Sample
 
 # Steps that the networks see at once when all stored steps are evaluated again.
 _EVALUATED_STEPS: Final = 1024
@@ -186,7 +186,7 @@ class RolloutBuffer(BaseBuffer):
         """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
         rewards = self.actor.normalise_reward(self._column(steps, keys.REWARD).to(self.device)).cpu()
         if keys.IREWARD in self.data:
-            weight = cast(RewardsNews, self.algorithm).intrinsic_weight
+            weight = cast(RewardsNovelty, self.algorithm).intrinsic_weight
             rewards = rewards + weight * self._column(steps, keys.IREWARD)
         return rewards
 

@@ -64,7 +64,7 @@ class RemoteEnvs:
         raise WorkerError("the train environments are in other workers; collect through the collection, not here")
 
     def reseed(self, number: int) -> None:
-        """Do nothing: the workers that have the environments are told."""
+        """Do nothing: the workers that have the environments do it."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -55,7 +55,7 @@ class ExperienceStore:
         Hand out sequences instead of steps.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
-    bytes_beside : callable
+    extra_bytes : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
     make_tensor : callable
         Makes the tensors that batches are gathered into.
@@ -78,7 +78,7 @@ class ExperienceStore:
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
         on_relayout: Callable[[LaneRing | None, LaneRing], None] = lambda old, new: None,
-        bytes_beside: Callable[[], float] = lambda: 0.0,
+        extra_bytes: Callable[[], float] = lambda: 0.0,
         make_tensor: MakeTensor = host_tensor,
     ) -> None:
         self.size = size
@@ -86,7 +86,7 @@ class ExperienceStore:
         self.lock = make_lock()
         self.sequence = sequence
         self._allocator = allocator
-        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside, make_tensor)
+        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, extra_bytes, make_tensor)
         self._builder.check_size(size)
         self._on_relayout = on_relayout
         self._sources = Sources()

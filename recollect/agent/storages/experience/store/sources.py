@@ -10,7 +10,7 @@ from recollect.checks import check_whole
 from recollect.errors import ConfigError, StorageError
 
 
-class Joint(NamedTuple):
+class Continuation(NamedTuple):
     """How steps continue what was received of their stream before, lane by lane.
 
     Attributes
@@ -25,9 +25,9 @@ class Joint(NamedTuple):
     follows: np.ndarray
 
 
-def join(received: np.ndarray, begins: np.ndarray, num_steps: np.ndarray | int) -> Joint:
+def join(received: np.ndarray, begins: np.ndarray, num_steps: np.ndarray | int) -> Continuation:
     """What of `num_steps` steps from the numbers `begins` on is new after `received`, all [num_lanes]."""
-    return Joint(np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received)
+    return Continuation(np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received)
 
 
 class Source:

@@ -12,7 +12,7 @@ from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor
 from recollect.agent.storages.experience.store.intake import Intake, StepArrays, runs_of
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.sources import Joint
+from recollect.agent.storages.experience.store.sources import Continuation
 from recollect.errors import StorageError
 
 NO_FLOORS: Final = np.empty(0, np.int64)
@@ -65,7 +65,7 @@ class RingAccess:
         self.ring.append(span, addresses)
         self.starts.keep(span[0], heads, hidden)
 
-    def append_piece(self, piece: RingPiece, lane: int, joint: Joint) -> int:
+    def append_piece(self, piece: RingPiece, lane: int, joint: Continuation) -> int:
         """Append the steps of a piece that are not known yet to the lanes from `lane` on; returns how many that is."""
         lanes, states = slice(lane, lane + len(piece.begins)), piece.states
         heads = self.ring.heads[lanes].copy()

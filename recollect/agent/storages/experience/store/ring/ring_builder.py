@@ -44,7 +44,7 @@ class RingBuilder:
         Depth of stacked frames, for each observation key that has them.
     sequence : SequenceShape or None
         Rows are sequences of this shape.
-    bytes_beside : callable
+    extra_bytes : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
     make_tensor : callable
         Makes the tensors that batches are gathered into.
@@ -57,7 +57,7 @@ class RingBuilder:
         allocator: Allocator,
         frame_stack: FrameStacks,
         sequence: SequenceShape | None,
-        bytes_beside: Callable[[], float],
+        extra_bytes: Callable[[], float],
         make_tensor: MakeTensor,
     ) -> None:
         check_frame_stacks(frame_stack)
@@ -66,7 +66,7 @@ class RingBuilder:
         self._num_envs = num_envs
         self._allocator = allocator
         self._sequence = sequence
-        self._bytes_beside = bytes_beside
+        self._extra_bytes = extra_bytes
         self._make_tensor = make_tensor
 
     def plan(self, sample: Mapping[str, Any], num_lead: int) -> Schema:
@@ -98,11 +98,11 @@ class RingBuilder:
         self.check_size(size, num_groups)
         num_lanes, capacity = num_groups * self._num_envs, size // num_groups
         num_steps = num_lanes * capacity
-        num_held = 0 if old is None else old.num_bytes_used + int(self._bytes_beside() * old.sizes.sum())
+        num_held = 0 if old is None else old.num_bytes_used + int(self._extra_bytes() * old.sizes.sum())
         need = Need(
             LaneRing.estimate_bytes(schema, num_lanes, capacity),
             schema.tail_bytes,
-            int(self._bytes_beside() * num_steps),
+            int(self._extra_bytes() * num_steps),
             num_held,
             self._num_envs,
         )

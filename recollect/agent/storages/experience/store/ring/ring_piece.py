@@ -18,7 +18,7 @@ from recollect.agent.storages.experience.kernels import transfer_kernels as kern
 from recollect.agent.storages.experience.store.ring.lane_ring import REFUSALS, LaneRing, spans_of
 from recollect.agent.storages.experience.store.ring.ring_tables import make_header
 from recollect.agent.storages.experience.store.schema.schema import Schema
-from recollect.agent.storages.experience.store.sources import Joint
+from recollect.agent.storages.experience.store.sources import Continuation
 from recollect.errors import SchemaError
 
 _WORD: Final = 8
@@ -104,7 +104,7 @@ class RingPiece:
             target[...] = values
         return piece
 
-    def append_to(self, ring: LaneRing, lane: int, joint: Joint) -> None:
+    def append_to(self, ring: LaneRing, lane: int, joint: Continuation) -> None:
         """Append the steps that are not known yet to the lanes of a ring from `lane` on."""
         num_steps, breaks = self.num_steps, self._lanes[_L_BREAKS]
         rows = np.cumsum(num_steps + 1) - num_steps - 1  # each lane's rows follow the row behind another's
