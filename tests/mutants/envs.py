@@ -197,7 +197,7 @@ MUTANTS: Final = (
     Mutant(
         "every failure shows its traceback",
         f"{ENVS}/failures.py",
-        "        self._told.add(place)\n",
+        "        self._reported.add(place)\n",
         "",
         (*FAILURES, "tests/unit/agent/envs/test_conformance.py"),
     ),
