@@ -56,8 +56,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a run that continues its episodes cuts its streams",
-        "scheme/gradients/g_worker.py",
-        "            if not self.col_worker.continues_episodes:\n",
+        "scheme/gradients/kept_storage.py",
+        "            if not self._col_worker.continues_episodes:\n",
         "            if True:\n",
         RESUME,
     ),

@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Final
 
-from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.remote_source import RemoteGradientSource
-from recollect.scheme.gradients.status import Gradient, GradientReport
+from recollect.scheme.gradients.status import Gradient, GradientReply, GradientReport
 
 _NUM_RECENT: Final = 100
 

@@ -15,14 +15,21 @@ from recollect.roles import Batch
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
-from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord
 from recollect.scheme.collection.worker.counts import share_state
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus, add_incarnations, merge
+from recollect.scheme.gradients.status import (
+    Gradient,
+    GradientReply,
+    GradientReport,
+    GradientStatus,
+    ResumePoint,
+    add_incarnations,
+    merge,
+)
 from recollect.scheme.gradients.worker_journal import folder_of
 from recollect.scheme.stages import check_own_storage
 from recollect.scheme.weights import read_state, read_weights

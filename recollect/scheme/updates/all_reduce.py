@@ -14,8 +14,8 @@ from recollect.roles import Batch, Info
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
-from recollect.scheme.gradients.status import GradientStatus
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.status import GradientStatus, ResumePoint, numbers_of
 from recollect.scheme.updates.peer_group import PeerGroup, PeerLostError, Rendezvous, open_rendezvous
 from recollect.scheme.weights import VersionedWeights, apply_state, read_state, read_weights
 

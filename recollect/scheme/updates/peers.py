@@ -10,7 +10,7 @@ from recollect.errors import WorkerError
 from recollect.roles import Info
 from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.engine import LOOPBACK
-from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.base.member import Answer
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet

@@ -4,7 +4,8 @@ import math
 from collections import Counter, deque
 from typing import Final
 
-from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.base.member import Answer, Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.inbox import Incarnation
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector

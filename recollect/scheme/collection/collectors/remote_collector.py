@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from recollect.scheme.base.worker_set import Call, WorkerSet
+from recollect.scheme.base.member import Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.collector import CollectorBase, check_num_workers
 from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation

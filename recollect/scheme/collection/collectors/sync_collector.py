@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from recollect.errors import StorageError, WorkerError
 from recollect.scheme.base import engine
-from recollect.scheme.base.worker_set import Call, WorkerSet
+from recollect.scheme.base.member import Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
