@@ -51,7 +51,7 @@ MUTANTS: Final = (
         EPISODES,
     ),
     Mutant(
-        "an episode that ended is heard of again",
+        "an episode that ended is reported again",
         f"{COLLECTION}/worker/episodes.py",
         "new, self._new = self._new, []",
         "new = self._new",
