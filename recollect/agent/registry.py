@@ -1,4 +1,4 @@
-"""Every kind of part by name: built in, registered, of an installed package, or `package.module:Name`."""
+"""Registries of parts by name: built in, registered, from installed packages, or `package.module:Name`."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Callbacks that save: the best model, and checkpoints at a pace of one's own."""
+"""Callbacks that save: the best model, and checkpoints at chosen intervals."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`RecordVideo`: films the agent as it learns."""
+"""`RecordVideo`: records videos of the agent during training."""
 
 from typing import TYPE_CHECKING
 

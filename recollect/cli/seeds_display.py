@@ -1,4 +1,4 @@
-"""What one sees of trainings with several seeds: one table, or plain lines where there is no terminal."""
+"""The display of a training with several seeds: one table, or plain lines without a terminal."""
 
 import re
 import threading

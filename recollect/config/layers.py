@@ -1,4 +1,4 @@
-"""Documents that describe a run, laid over one another: a preset, a file, overrides."""
+"""Merging the documents that describe a run: preset, file, overrides."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final

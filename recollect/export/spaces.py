@@ -1,4 +1,4 @@
-"""Spaces as plain documents, for files that are read where nobody makes the environment."""
+"""Spaces as plain documents, for files that are read without the environment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

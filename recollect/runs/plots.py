@@ -1,4 +1,4 @@
-"""Plots of learning curves: one run as it went, or several side by side with confidence bands over seeds."""
+"""Plots of learning curves: one run, or several with confidence bands over seeds."""
 
 import io
 from collections.abc import Sequence

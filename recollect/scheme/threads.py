@@ -1,4 +1,4 @@
-"""How many threads of PyTorch pay for a network and a batch, by trying them."""
+"""The number of PyTorch threads for a network and a batch size, chosen by trial."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""What is stored, as the arrays of Stable-Baselines3's buffers: `[buffer_size, n_envs, ...]`, by ring position."""
+"""Stored steps as the arrays of Stable-Baselines3's buffers: `[buffer_size, n_envs, ...]`, by ring position."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a buffer hands to Stable-Baselines3: its own tuples, with what prioritised learning needs beside them."""
+"""Batches as Stable-Baselines3's own tuples, extended by what prioritised replay needs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Between a policy's units and an environment's: scaling, clipping, and actions at random."""
+"""Actions in policy units and in environment units: scaling, clipping and random actions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an algorithm asks of an actor: which heads, and which of them have target networks."""
+"""`ActorPlan`: the networks that an algorithm needs, and which of them have target networks."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args

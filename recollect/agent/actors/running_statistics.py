@@ -1,4 +1,4 @@
-"""`RunningStatistics`: what an actor keeps of all that it has seen: normalisers, and how new observations are."""
+"""`RunningStatistics`: an actor's normalisers of observations and rewards, and its novelty estimate."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any

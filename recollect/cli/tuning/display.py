@@ -1,4 +1,4 @@
-"""What one sees of a tuning: a table of its trials, and a picture of the study."""
+"""The display of a tuning: a table of its trials, and a picture of the study."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`BackgroundWriter`: writes a checkpoint beside the training."""
+"""`BackgroundWriter`: writes a checkpoint in a thread while the training continues."""
 
 import threading
 import time

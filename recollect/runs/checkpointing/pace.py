@@ -1,4 +1,4 @@
-"""`CheckpointPace`: when a run is due to be saved, by env steps and by time."""
+"""`CheckpointPace`: when the next checkpoint is due, by env steps and by time."""
 
 import math
 import time

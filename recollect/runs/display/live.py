@@ -1,4 +1,4 @@
-"""`LiveDisplay`: what a terminal shows in place."""
+"""`LiveDisplay`: a display that a terminal updates in place."""
 
 from collections.abc import Sequence
 from typing import Final, Self

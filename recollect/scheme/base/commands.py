@@ -1,4 +1,4 @@
-"""Commands to all workers: what changes in a run, sent down one path and repeated to workers that restart."""
+"""Commands to all workers: changes to a running training, repeated to workers that restart."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

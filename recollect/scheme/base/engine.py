@@ -1,4 +1,4 @@
-"""The only module that imports Ray: connects, puts, gets, waits; every call's end is a result or an error.
+"""The only module that imports Ray: connects, puts, gets, waits; every call ends with a result or an error.
 
 Ray is imported when the first of these functions is called, so that training in one process does without it.
 """

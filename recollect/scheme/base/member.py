@@ -1,4 +1,4 @@
-"""`Member`: one incarnation of a remote worker, and what calls to it give."""
+"""`Member`: one incarnation of a remote worker; calls to workers, and their answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What remote workers ask Ray for. Ray alone decides where they go, and when: what is not there yet is waited for."""
+"""The resources that remote workers request. Ray alone decides where and when they start."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

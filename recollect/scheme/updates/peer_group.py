@@ -1,4 +1,4 @@
-"""`PeerGroup`: processes that add up rows of numbers among themselves, by `torch.distributed`."""
+"""`PeerGroup`: processes that all-reduce rows of numbers, by `torch.distributed`."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""`PeerGradientSource`: the driver of decentralised updates, which only sets their pace."""
+"""`PeerGradientSource`: drives decentralised updates; it only paces them."""
 
 import logging
 from collections.abc import Generator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`UWorker`: applies gradients, and so paces the training."""
+"""`UWorker`: applies gradients, which paces the training."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping

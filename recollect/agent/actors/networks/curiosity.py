@@ -1,4 +1,4 @@
-"""`RandomDistillation`: how new an observation is, by random network distillation."""
+"""`RandomDistillation`: the novelty of observations, by random network distillation."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a policy says about the next action: small distributions that draw from a given generator."""
+"""Action distributions that draw from a given generator."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""How far values are from their targets: the loss of critics, as one kernel and one step of autograd where it fits."""
+"""The critics' regression loss, as one kernel and one autograd function where it fits."""
 
 import math
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Drivers: make the same steps of vector envs that begin new episodes in different ways."""
+"""Drivers: give the same steps whichever way a vector env resets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`RemoteCollector`: what collections by remote workers share, from weights on their way to pieces taken in."""
+"""`RemoteCollector`: what sync and async collection share: weights out, pieces in, restarts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""`SentPiece`: the steps that a worker saw in one go, on their way to the learner's storage."""
+"""`SentPiece`: a message of consecutive steps from a worker to the learner's storage."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""`SyncCollector`: workers that wait for each other, but not for ever."""
+"""`SyncCollector`: workers that wait for each other, with stragglers cut short."""
 
 import math
 from collections.abc import Iterator, Mapping

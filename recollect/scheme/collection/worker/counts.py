@@ -1,4 +1,4 @@
-"""`Counts`: what was collected so far; counts of several collections put together, and dealt out again."""
+"""`Counts`: steps and episodes so far, merged over collections and split again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What episodes brought: their returns and lengths, followed step by step."""
+"""Episode statistics: returns and lengths, followed step by step."""
 
 import math
 from collections import deque

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes without exploration, as many as were asked for, from every env its share."""
+"""Evaluation: a given number of whole episodes without exploration, an equal share from every env."""
 
 import logging
 import math

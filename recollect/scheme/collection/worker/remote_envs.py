@@ -1,4 +1,4 @@
-"""`RemoteEnvs`: stands for train environments that other workers act in."""
+"""`RemoteEnvs`: a placeholder for train environments that other workers step."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""`StepList`: takes steps as a storage does, and gives them back as arrays."""
+"""`StepList`: a storage-like list of steps that returns them as arrays."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

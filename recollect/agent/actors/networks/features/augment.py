@@ -1,4 +1,4 @@
-"""Random shifts of images while they are learned from."""
+"""Random shifts of images during training."""
 
 from typing import Any
 

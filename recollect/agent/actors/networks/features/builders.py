@@ -1,4 +1,4 @@
-"""From observations to one row of float32 features."""
+"""Feature extractors by observation space: one row of float32 features for each observation."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Convolutions: from images to one row of float32 features."""
+"""CNNs: one row of float32 features for each image."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Networks made of layers that can be chosen: perceptrons with norms, dropout or noise, and residual blocks."""
+"""Perceptrons with optional norms, dropout, noise or residual blocks."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stacks of dense layers: several networks of one shape computed as one, and the single network."""
+"""Multilayer perceptrons: ensembles of one shape in one batched computation, and single networks."""
 
 import math
 from collections.abc import Sequence

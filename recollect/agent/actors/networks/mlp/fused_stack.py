@@ -1,4 +1,4 @@
-"""A stack of dense layers as one kernel forward and one backward: float32 on the processor, networks of ours."""
+"""Dense layers as one kernel forward and one backward, for float32 on the CPU."""
 
 from collections.abc import Sequence
 from itertools import accumulate

@@ -1,4 +1,4 @@
-"""Layers of several networks at once that behave differently while they learn or explore."""
+"""Batched layers with modes for training and exploration: batch renormalisation, dropout, noise."""
 
 import math
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What a stack of dense layers computes, and its gradient as one step of autograd."""
+"""The forward pass of dense layers, and its gradient as one autograd function."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

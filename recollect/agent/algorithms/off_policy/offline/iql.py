@@ -1,4 +1,4 @@
-"""`IQL`: learns from given data without asking for the value of any action that they do not have."""
+"""`IQL`: implicit Q-learning, which never evaluates actions outside the data."""
 
 from dataclasses import dataclass
 from typing import Any, Final
