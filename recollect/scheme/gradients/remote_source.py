@@ -162,7 +162,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         """Take in what a worker tells beside its gradient."""
         self._check_finite(index, reply.failure, reply.batch)
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
-        self._follow(index, reply.status, lag, num_bytes)
+        self._record_status(index, reply.status, lag, num_bytes)
 
     def _follow(self, replies: Sequence[GradientReply]) -> None:
         """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
@@ -179,7 +179,7 @@ class RemoteGradientSource(SharedComponents, ABC):
             self.offending_batch = batch
             raise NotFiniteError(f"{failure} (gradient worker {index})")
 
-    def _follow(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
+    def _record_status(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
         """Note what a worker has sent, and the status of its collection if it came with one."""
         num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:

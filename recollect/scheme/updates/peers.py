@@ -88,7 +88,7 @@ class PeerGradientSource(RemoteGradientSource):
     def _take(self, index: int, report: StageReport) -> None:
         self._check_finite(index, report.failure, report.batch)
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
-        self._follow(index, report.status, 0, num_shared)
+        self._record_status(index, report.status, 0, num_shared)
         if report.weights is not None:
             apply_weights(self.algo, report.weights)
 
