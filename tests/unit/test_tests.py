@@ -15,7 +15,7 @@ ALLOWED = {
     (f"{PERSISTENCE}/test_snapshot.py", "_CHUNK_BYTES"): "a limit that no quick test reaches",
     ("unit/scheme/collection/worker/test_evaluation.py", "_LONG_EPISODE"): "a limit that no quick test reaches",
     ("unit/agent/storages/experience/store/test_allocator.py", "_exit"): "os._exit: ends a fork without cleaning up",
-    ("unit/agent/actors/networks/test_layers.py", "_WARM_UP"): "a limit that no quick test reaches",
+    ("unit/agent/actors/networks/mlp/test_layers.py", "_WARM_UP"): "a limit that no quick test reaches",
     ("zygote.py", "_exit"): "os._exit: ends a fork without cleaning up",
     ("unit/agent/storages/off_policy/test_nstep_replay_storage.py", "_fields"): "public, by the rules of NamedTuple",
 }
