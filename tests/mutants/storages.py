@@ -312,14 +312,14 @@ MUTANTS = (
         f"{EXPERIENCE}/kernels/append_kernels.py",
         "ended = terminated[env] or truncated[env]",
         "ended = terminated[env]",
-        (f"{TESTS}/off_policy/test_own_loop.py",),
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
     ),
     Mutant(
         "add overwrites the ends of the step before",
-        "agent/storages/off_policy/own_loop.py",
+        "agent/storages/off_policy/loops/own_loop.py",
         "self._was_done[:] = self._ended",
         "self._was_done = self._ended",
-        (f"{TESTS}/off_policy/test_own_loop.py",),
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
     ),
     Mutant(
         "a batch on its way to the device is gathered over",

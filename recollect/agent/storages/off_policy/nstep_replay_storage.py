@@ -23,9 +23,9 @@ from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing, NoRoomError
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
 from recollect.agent.storages.experience.store.schema.planning import FrameStacks
-from recollect.agent.storages.off_policy.autoreset import ResetSteps
-from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
-from recollect.agent.storages.off_policy.vector_steps import VectorSteps
+from recollect.agent.storages.off_policy.loops.autoreset import ResetSteps
+from recollect.agent.storages.off_policy.loops.final_obs_check import FinalObsCheck
+from recollect.agent.storages.off_policy.loops.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.roles import Numbers, Observation

@@ -15,8 +15,8 @@ from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
 from recollect.agent.storages.off_policy.config import ReplayConfig
-from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
-from recollect.agent.storages.off_policy.own_loop import OwnLoop, OwnLoopSteps
+from recollect.agent.storages.off_policy.loops.final_obs_check import FinalObsCheck
+from recollect.agent.storages.off_policy.loops.own_loop import OwnLoop, OwnLoopSteps
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNovelty

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.off_policy.final_obs_check import Ends, ends_of, fingerprint
+from recollect.agent.storages.off_policy.loops.final_obs_check import Ends, ends_of, fingerprint
 from recollect.errors import ConfigError, StorageError
 from recollect.files.records import as_whole
 from recollect.roles import Observation, Sample

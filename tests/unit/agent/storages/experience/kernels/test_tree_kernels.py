@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.agent.storages.experience.kernels.simd import first_beyond, sum_of_eight
+from recollect.agent.storages.experience.kernels.tree_kernels import first_beyond, sum_of_eight
 
 EIGHT = st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12, allow_subnormal=False)), min_size=8, max_size=8).map(
     np.array
