@@ -18,7 +18,7 @@ from recollect.data.offline import load_data
 from recollect.errors import ConfigError, RecollectError, StorageError
 from recollect.files.disk import read_file, remove_file, write_file
 from recollect.files.lock import FolderLock
-from recollect.files.records import MOST_BYTES, PARSE_ERRORS
+from recollect.files.records import MAX_BYTES, PARSE_ERRORS
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
 from recollect.runs.directory import RunDirectory
@@ -78,7 +78,7 @@ class _SessionOptions:
         if not path.is_file():
             return cls()
         try:
-            return cls(**json.loads(read_file(path, MOST_BYTES)))
+            return cls(**json.loads(read_file(path, MAX_BYTES)))
         except PARSE_ERRORS as error:
             raise StorageError(f"{path} cannot be read: {error}; correct the file, or remove it") from error
 

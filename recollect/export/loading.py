@@ -20,7 +20,7 @@ from recollect.export.spaces import space_from_document
 from recollect.files.disk import read_file
 from recollect.predictor import Predictor
 
-_MOST_BYTES: Final = 1 << 26
+_MAX_BYTES: Final = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def load_policy(path: str | PathLike[str], *, trust: bool = False, **parts: obje
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(read_file(file, _MOST_BYTES))
+        document = json.loads(read_file(file, _MAX_BYTES))
     except FileNotFoundError:
         raise SchemaError(f"there is no {file}, which describes the policy; keep it beside the weights") from None
     except (ValueError, RecursionError) as error:

@@ -26,7 +26,7 @@ _READING: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITING: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 _BLOCK_BYTES: Final = 1 << 20
 # A file that memory cannot hold is none of ours, whatever it says.
-MOST_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+MAX_BYTES: Final = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 # How file systems without hard links, and those of containers, refuse them.
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
@@ -150,12 +150,12 @@ def open_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def read_file(path: Path, most_bytes: int | None = None) -> bytes:
-    """Read a file of at most `most_bytes`, by default as much as memory holds; its size is checked first."""
+def read_file(path: Path, max_bytes: int | None = None) -> bytes:
+    """Read a file of at most `max_bytes`, by default as much as memory holds; its size is checked first."""
     with open_file(path) as descriptor:
-        num_bytes, most_bytes = os.fstat(descriptor).st_size, min(most_bytes or MOST_BYTES, MOST_BYTES)
-        if num_bytes > most_bytes:
-            raise StorageError(f"{path} has {num_bytes:,} bytes, and at most {most_bytes:,} are read")
+        num_bytes, max_bytes = os.fstat(descriptor).st_size, min(max_bytes or MAX_BYTES, MAX_BYTES)
+        if num_bytes > max_bytes:
+            raise StorageError(f"{path} has {num_bytes:,} bytes, and at most {max_bytes:,} are read")
         return b"".join(_blocks(descriptor))
 
 

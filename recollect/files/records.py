@@ -10,9 +10,9 @@ from typing import Any, Final
 from recollect.errors import StorageError
 from recollect.files.disk import read_file
 
-MOST_BYTES: Final = 1 << 27
+MAX_BYTES: Final = 1 << 27
 # Counts that int64 holds, sums of a few of them included.
-MOST_COUNTED: Final = 1 << 60
+MAX_COUNTED: Final = 1 << 60
 # What parsing and picking apart JSON of a stranger may raise.
 PARSE_ERRORS: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 
@@ -53,7 +53,7 @@ def load_record(data: bytes, kind: str, version: int, where: Path) -> dict[str, 
 def read_record(path: Path, kind: str, version: int) -> dict[str, Any]:
     """Read a record from a file."""
     try:
-        data = read_file(path, MOST_BYTES)
+        data = read_file(path, MAX_BYTES)
     except OSError as error:
         raise StorageError(f"no {kind} can be read from {path}: {error.strerror}") from error
     return load_record(data, kind, version, path)
@@ -68,7 +68,7 @@ def as_whole(value: object, low: int, high: int) -> int:
 
 def as_count(value: object) -> int:
     """How often something happened, according to a file; a ValueError for what cannot be counted."""
-    return as_whole(value, 0, MOST_COUNTED)
+    return as_whole(value, 0, MAX_COUNTED)
 
 
 def as_number(value: object, low: float = -math.inf, high: float = math.inf) -> float:

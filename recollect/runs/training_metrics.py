@@ -22,7 +22,7 @@ def scheme_metrics(scheme: Scheme) -> dict[str, float | None]:
         metrics.TRAIN_LENGTH: episodes.mean_length,
         metrics.TRAIN_SUCCESS: episodes.success_rate,
         metrics.STORAGE_SIZE: status.num_stored,
-        metrics.STORAGE_CAPACITY: status.num_most,
+        metrics.STORAGE_CAPACITY: status.capacity,
         metrics.STORAGE_BYTES: status.num_bytes,
         metrics.ENV_FAILURES: status.num_env_failures,
         **worker_metrics(status.reports),

@@ -21,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 # Those by which people set threads for all libraries of a process.
 _VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SECONDS_A_TRIAL: Final = 0.02
-_MOST_REPEATS: Final = 20
+_MAX_REPEATS: Final = 20
 # What more threads must save, so that runs of the same seed do not differ by noise, and cores are left for others.
-_LEAST_GAIN: Final = 0.1
+_MIN_GAIN: Final = 0.1
 
 
 def choose_threads(algo: Algorithm) -> int | None:
@@ -57,7 +57,7 @@ def pick(seconds: dict[int, float]) -> int:
     """
     best = min(seconds)
     for number in sorted(seconds):
-        if seconds[number] < (1.0 - _LEAST_GAIN) * seconds[best]:
+        if seconds[number] < (1.0 - _MIN_GAIN) * seconds[best]:
             best = number
     return best
 
@@ -72,7 +72,7 @@ def _time(work: Callable[[], None], num_threads: int) -> float:
     torch.set_num_threads(num_threads)
     work()
     times: list[float] = []
-    while sum(times) < _SECONDS_A_TRIAL and len(times) < _MOST_REPEATS:
+    while sum(times) < _SECONDS_A_TRIAL and len(times) < _MAX_REPEATS:
         begin = time.perf_counter()
         work()
         times.append(time.perf_counter() - begin)

@@ -70,8 +70,8 @@ MUTANTS: Final = (
     Mutant(
         "the replay holds its size once for each env",
         f"{CONFIG}/build.py",
-        "else -(-MOST_TRANSITIONS // config.num_envs)",
-        "else MOST_TRANSITIONS",
+        "else -(-MAX_TRANSITIONS // config.num_envs)",
+        "else MAX_TRANSITIONS",
         BUILD,
     ),
     Mutant(

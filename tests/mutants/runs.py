@@ -44,7 +44,7 @@ MUTANTS: Final = (
     Mutant(
         "an archive may unpack to more than memory",
         "data/npz.py",
-        "if num_bytes > MOST_BYTES:",
+        "if num_bytes > MAX_BYTES:",
         "if num_bytes < 0:",
         ("tests/unit/data/test_data.py",),
     ),
@@ -137,7 +137,7 @@ MUTANTS: Final = (
     Mutant(
         "files of any size are read",
         "files/disk.py",
-        "        if num_bytes > most_bytes:\n",
+        "        if num_bytes > max_bytes:\n",
         "        if False:\n",
         DISK,
     ),

@@ -265,7 +265,7 @@ class Actor(RunningStatistics):
     def action_mask(self, obs: Observation) -> Tensor | None:
         """Say which actions are allowed, where observations tell it: bool `[..., num_actions]`, None if all are.
 
-        For MultiDiscrete and MultiBinary actions `[..., num_choices, most_actions]`.
+        For MultiDiscrete and MultiBinary actions `[..., num_choices, max_actions]`.
         """
         if not self.is_masked:
             return None

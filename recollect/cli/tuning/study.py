@@ -36,7 +36,7 @@ _NEVER: Final = 1 << 62
 # Settings that may differ between one call and the next.
 _MAY_CHANGE: Final = ("seed", "threads", "device")
 # How often processes are asked to end before they are killed, and how long each time they may take.
-_MOST_STOP_REQUESTS: Final = 3
+_MAX_STOP_REQUESTS: Final = 3
 _PATIENCE_S: Final = 20.0
 
 
@@ -197,7 +197,7 @@ class Workers:
 
         Python loses an interrupt that comes while it runs a finaliser.
         """
-        for _ in range(_MOST_STOP_REQUESTS):
+        for _ in range(_MAX_STOP_REQUESTS):
             for process in self._processes:
                 process.terminate()
             end = time.monotonic() + _PATIENCE_S

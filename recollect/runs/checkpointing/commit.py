@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from recollect.agent.storages.experience.persistence.snapshot_files import check_snapshot, find_manifests
 from recollect.errors import StorageError
 from recollect.files.disk import Seal, check_sealed, read_file, seal
-from recollect.files.records import MOST_BYTES, PARSE_ERRORS, as_whole, dump_record, read_record
+from recollect.files.records import MAX_BYTES, PARSE_ERRORS, as_whole, dump_record, read_record
 
 COMMIT_FILE: Final = "commit.json"
 VERSION: Final = 2
@@ -19,7 +19,7 @@ _KIND: Final = "checkpoint of a run"
 _FILE: Final = re.compile(r"[a-z]+\.(json|safetensors)")
 _MANIFEST: Final = re.compile(r"(worker-\d+/)?manifest-[A-Za-z0-9-]+\.json")
 _REPLAY: Final = re.compile(r"[A-Za-z0-9-]+")
-_MOST: Final = 1 << 62
+_MAX: Final = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Replay:
     def find(cls, folder: Path, name: str, num_stored: int) -> Self:
         """Seal what was written under a name."""
         paths = find_manifests(folder, name)
-        seals = {str(path.relative_to(folder)): seal(read_file(path, MOST_BYTES)) for path in paths}
+        seals = {str(path.relative_to(folder)): seal(read_file(path, MAX_BYTES)) for path in paths}
         return cls(name=name, num_stored=num_stored, manifests=seals)
 
     def check(self, folder: Path) -> None:
@@ -103,7 +103,7 @@ def read_commit(path: Path) -> Commit:
     try:
         found = content["replay"]
         return Commit(
-            num_steps=as_whole(content["num_steps"], 0, _MOST),
+            num_steps=as_whole(content["num_steps"], 0, _MAX),
             written_at=float(content["written_at"]),
             files=_load_seals(content["files"], _FILE),
             replay=None if found is None else _load_replay(found),
@@ -118,14 +118,14 @@ def _load_seals(found: Mapping[str, Any], names: re.Pattern[str]) -> dict[str, S
     for name in found:
         if not names.fullmatch(name):
             raise ValueError(f"{name!r} is no file of a checkpoint")
-    return {name: Seal(as_whole(size, 0, _MOST), str(sha256)) for name, (size, sha256) in found.items()}
+    return {name: Seal(as_whole(size, 0, _MAX), str(sha256)) for name, (size, sha256) in found.items()}
 
 
 def _load_replay(found: Mapping[str, Any]) -> Replay:
     if not _REPLAY.fullmatch(found["name"]):
         raise ValueError(f"{found['name']!r} is no name of a replay")
     manifests = _load_seals(found["manifests"], _MANIFEST)
-    return Replay(name=found["name"], num_stored=as_whole(found["num_stored"], 0, _MOST), manifests=manifests)
+    return Replay(name=found["name"], num_stored=as_whole(found["num_stored"], 0, _MAX), manifests=manifests)
 
 
 def written_at(path: Path) -> float:

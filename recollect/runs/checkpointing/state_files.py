@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from recollect import keys
 from recollect.errors import StorageError
 from recollect.files.disk import read_file, write_file
-from recollect.files.records import MOST_BYTES, PARSE_ERRORS
+from recollect.files.records import MAX_BYTES, PARSE_ERRORS
 
 _TENSOR: Final = "#tensor"
 _ITEMS: Final = "#items"
@@ -48,7 +48,7 @@ def dump_state(name: str, state: object) -> dict[str, bytes]:
 def read_state(folder: Path, name: str) -> Any:
     """Read what `dump_state` gave from a folder."""
     try:
-        tree = json.loads(read_file(folder / f"{name}.json", MOST_BYTES))
+        tree = json.loads(read_file(folder / f"{name}.json", MAX_BYTES))
         return _decode(tree, load(read_file(folder / f"{name}.safetensors")))
     except (OSError, *PARSE_ERRORS, SafetensorError) as error:
         raise StorageError(f"{folder / name}.* cannot be read: {error!r}") from error

@@ -15,7 +15,7 @@ from recollect.scheme.base.supervision import FinalWorkerError, Heartbeat, Resta
 from recollect.scheme.base.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-_MOST_REFUSALS: Final = 2
+_MAX_REFUSALS: Final = 2
 # Names of constructor parameters that differ from worker to worker.
 _INDEX: Final = "index_worker"
 _EPOCH: Final = "epoch"
@@ -186,7 +186,7 @@ class WorkerSet:
             failures = {answer.call.worker: answer.error for answer in answers if answer.error is not None}
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
-                if num_refusals[index] == _MOST_REFUSALS:
+                if num_refusals[index] == _MAX_REFUSALS:
                     words = engine.original_text(error)
                     raise WorkerError(f"worker {index} cannot execute {command}:\n{words}") from engine.cause_of(error)
             asked = list(failures)

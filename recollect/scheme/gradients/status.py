@@ -43,7 +43,7 @@ class GradientStatus:
     ----------
     collection : dict
         What it takes to resume its collection elsewhere, see `CWorker.state`.
-    num_stored, num_most, num_bytes : int
+    num_stored, capacity, num_bytes : int
         Transitions in its storage, how many there is room for, and the bytes that they take.
     num_env_failures : int
         Environments that were rebuilt after a failure.
@@ -55,7 +55,7 @@ class GradientStatus:
 
     collection: dict[str, Any]
     num_stored: int
-    num_most: int
+    capacity: int
     num_bytes: int
     num_env_failures: int
     reports: tuple[WorkerReport, ...] = ()
@@ -93,7 +93,7 @@ def merge(statuses: Sequence[GradientStatus]) -> GradientStatus:
     return GradientStatus(
         merge_states([status.collection for status in statuses]),
         sum(status.num_stored for status in statuses),
-        sum(status.num_most for status in statuses),
+        sum(status.capacity for status in statuses),
         sum(status.num_bytes for status in statuses),
         sum(status.num_env_failures for status in statuses),
         tuple(report for status in statuses for report in status.reports),

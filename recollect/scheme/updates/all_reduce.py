@@ -9,7 +9,7 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import NotFiniteError
-from recollect.files.records import MOST_COUNTED
+from recollect.files.records import MAX_COUNTED
 from recollect.roles import Batch, Info
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
@@ -187,7 +187,7 @@ class PeerWorker(GWorker):
     def _adopt_limits(self, state: Mapping[str, Any]) -> None:
         """Have as many updates due as a peer has."""
         if state.get(_LIMITS):
-            self._limiter.load_state(state[_LIMITS], MOST_COUNTED)
+            self._limiter.load_state(state[_LIMITS], MAX_COUNTED)
 
     def _count_steps(self, num_steps: int) -> None:
         """Keep them until those of all peers are known."""

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 # Peers wait for the slowest one that still collects; a lost one is noticed when its connection closes.
 _TIMEOUT_S: Final = 1800.0
 # Peers that are all there and still do not come together will not the next time either.
-_MOST_FAILURES: Final = 3
+_MAX_FAILURES: Final = 3
 
 
 class PeerGradientSource(RemoteGradientSource):
@@ -120,7 +120,7 @@ class PeerGradientSource(RemoteGradientSource):
         """Follow a meeting or a stage that came to nothing though all peers are there."""
         reason = next(reason for reason in reasons if reason)
         self._num_failures += 1
-        if self._num_failures >= _MOST_FAILURES:
+        if self._num_failures >= _MAX_FAILURES:
             raise WorkerError(
                 f"the gradient workers failed {self._num_failures} times in a row to average their gradients, though "
                 f"none of them was lost; look at the network between them (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, "

@@ -190,7 +190,7 @@ class MultiCategorical(Categorical):
     Parameters
     ----------
     logits : Tensor
-        `[batch, num_choices, most_actions]`; actions that a choice does not have carry a hugely negative logit.
+        `[batch, num_choices, max_actions]`; actions that a choice does not have carry a hugely negative logit.
     """
 
     def sample(self, generator: Generator) -> Tensor:

@@ -22,7 +22,7 @@ _ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
 # The window is at least this share of all that the storage can hold, or the default cmin if that is less.
-_LEAST_SHARE: Final = 0.05
+_MIN_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EREConfig(PERConfig):
         """ERE brings no priorities along; where it is given some, by an alpha, it gets the rest of what PER gets."""
         prioritised = super().recommended(given, num_envs) if given.get("alpha") else {}
         size = given.get("size")
-        least = _LEAST_SHARE * size * num_envs if isinstance(size, int | float) else cls.cmin
+        least = _MIN_SHARE * size * num_envs if isinstance(size, int | float) else cls.cmin
         window = {"cmin": max(1, int(least))} if least < cls.cmin else {}
         return prioritised | {_ETA: 0.996} | window
 

@@ -13,7 +13,7 @@ from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
 
 # Calls that a worker has at most: while the result of one is on its way, it is busy with the next.
-_MOST_CALLS: Final = 2
+_MAX_CALLS: Final = 2
 
 
 class AsyncCollector(RemoteCollector):
@@ -36,7 +36,7 @@ class AsyncCollector(RemoteCollector):
         super().__init__(worker, workers, num_parents)
         worker.stages.check_asynchronous(type(worker.storage))
         self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
-        self._num_calls = int(min(_MOST_CALLS, self._max_lag))
+        self._num_calls = int(min(_MAX_CALLS, self._max_lag))
         self._pending: dict[Call, int] = {}
         self._waiting: deque[SentPiece] = deque()
 

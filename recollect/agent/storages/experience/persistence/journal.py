@@ -41,7 +41,7 @@ from recollect.files.disk import append_file, read_file, remove_file
 from recollect.files.records import PARSE_ERRORS
 
 # Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
-_MOST_BYTES: Final = 1 << 23
+_MAX_BYTES: Final = 1 << 23
 _ENTRIES: Final = "entries"
 _SNAPSHOT: Final = "snapshot"
 # Length and checksum of the entry that follows.
@@ -106,7 +106,7 @@ class Journal:
         """
         with store.lock:
             noted = self._noted
-            if noted is None or noted.num_bytes > _MOST_BYTES or not noted.precedes(store):
+            if noted is None or noted.num_bytes > _MAX_BYTES or not noted.precedes(store):
                 self._begin(store, extras)
                 return
             entry = _entry(self._token, store, extras, noted)

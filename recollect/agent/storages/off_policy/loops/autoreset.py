@@ -13,7 +13,7 @@ from recollect.errors import ConfigError, StorageError
 from recollect.files.records import as_whole
 from recollect.roles import Observation, Sample
 
-_MOST_REDRAWS: Final = 64
+_MAX_REDRAWS: Final = 64
 
 
 class ResetSteps:
@@ -65,7 +65,7 @@ class ResetSteps:
             return ids
         ring = self._store.ring
         is_reset = ring.flag_column(layout.R_DONE)[..., 0]  # [num_lanes, num_slots]
-        for _ in range(_MOST_REDRAWS):
+        for _ in range(_MAX_REDRAWS):
             slots = (ids & layout.ID_MASK) % ring.num_slots
             refused = np.flatnonzero(is_reset[ids >> layout.ID_SHIFT, slots])
             if len(refused) == 0:

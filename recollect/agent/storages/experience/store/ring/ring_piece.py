@@ -27,7 +27,7 @@ _MAGIC: Final = int.from_bytes(b"ringpie\x01", "little")
 _W_MAGIC, _W_LANES, _W_TAILS, _W_WHOLES, _W_CUTS, _W_STATES, _NUM_WORDS = range(7)
 # Behind them, for each lane: number of its first step, number of steps, whether the stream breaks before them.
 _L_BEGIN, _L_STEPS, _L_BREAKS, _NUM_LANE_WORDS = range(4)
-_MOST_STEPS: Final = layout.ID_MASK >> 1
+_MAX_STEPS: Final = layout.ID_MASK >> 1
 # Sections of which every piece has one; the others follow.
 _MARKS, _AGES, _BODIES, _TAILS, _WHOLES, _NUM_SECTIONS = range(6)
 
@@ -184,7 +184,7 @@ def _read_words(data: np.ndarray) -> np.ndarray:
         raise SchemaError(f"a ring piece of {len(data)} bytes cannot have {num_lanes} lanes")
     words = words[: _NUM_WORDS + _NUM_LANE_WORDS * num_lanes].copy()
     # Counts that are too large are no size that the bytes have.
-    if words[1:].min() < 0 or words[_NUM_WORDS:].max() > _MOST_STEPS or words[_W_CUTS] > _MOST_STEPS:
+    if words[1:].min() < 0 or words[_NUM_WORDS:].max() > _MAX_STEPS or words[_W_CUTS] > _MAX_STEPS:
         raise SchemaError("a ring piece has numbers of steps that cannot be")
     return words
 
