@@ -126,7 +126,7 @@ class Scheme(SharedComponents):
 
     def __repr__(self) -> str:
         parts = f"{type(self.algo).__name__}, {type(self.storage).__name__}, num_envs={self.num_envs}"
-        told = (parts, self.config.told(), f"num_steps={self.num_steps}")
+        told = (parts, self.config.summary(), f"num_steps={self.num_steps}")
         return f"Scheme({', '.join(filter(None, told))})"
 
     @property
