@@ -126,8 +126,8 @@ class Scheme(SharedComponents):
 
     def __repr__(self) -> str:
         parts = f"{type(self.algo).__name__}, {type(self.storage).__name__}, num_envs={self.num_envs}"
-        told = (parts, self.config.summary(), f"num_steps={self.num_steps}")
-        return f"Scheme({', '.join(filter(None, told))})"
+        shown = (parts, self.config.summary(), f"num_steps={self.num_steps}")
+        return f"Scheme({', '.join(filter(None, shown))})"
 
     @property
     def num_envs(self) -> int:
