@@ -169,7 +169,7 @@ class _EnvProcess:
 class _RebuildingProcess(Rebuilding[Any]):
     """Starts the process of an env again and again; what happened to the last one is one line."""
 
-    def _news(self, error: Exception) -> str:
+    def _new_traceback(self, error: Exception) -> str:
         return ""
 
 
