@@ -40,13 +40,8 @@ class CapturedState(NamedTuple):
         return {f"{name}.safetensors": save(self.tensors), f"{name}.json": json.dumps(self.tree).encode()}
 
 
-def dump_state(name: str, state: object) -> dict[str, bytes]:
-    """Files of a tree, see `CapturedState.dump`."""
-    return CapturedState.of(state).dump(name)
-
-
 def read_state(folder: Path, name: str) -> Any:
-    """Read what `dump_state` gave from a folder."""
+    """Read what `CapturedState.dump` gave from a folder."""
     try:
         tree = json.loads(read_file(folder / f"{name}.json", MAX_BYTES))
         return _decode(tree, load(read_file(folder / f"{name}.safetensors")))

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from recollect.errors import StorageError
-from recollect.runs.checkpointing.state_files import dump_state, flatten, read_state, write_tensors
+from recollect.runs.checkpointing.state_files import CapturedState, flatten, read_state, write_tensors
 
 
 def write_state(folder: Path, name: str, state: object) -> None:
-    for file, content in dump_state(name, state).items():
+    for file, content in CapturedState.of(state).dump(name).items():
         (folder / file).write_bytes(content)
 
 
