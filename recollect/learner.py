@@ -199,7 +199,7 @@ class Learner:
         _LOG.info("the training stops at %d steps: %s", self.num_steps, reason)
 
     def log(self, values: Mapping[str, float]) -> None:
-        """Add metrics of one's own to the next row: to the run's CSV file, TensorBoard and all other writers."""
+        """Add custom metrics to the next row: to the run's CSV file, TensorBoard and all other writers."""
         numbers = {name: check_number(f"the metric {name}", value, -math.inf) for name, value in values.items()}
         if metrics.STEPS in numbers:
             raise ConfigError(f"the metric {metrics.STEPS!r} is the learner's own; use another name")

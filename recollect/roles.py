@@ -1,6 +1,6 @@
 """The roles of an agent, on one page: what each part promises to the others.
 
-Signatures across packages name these protocols, not classes, so that a part of one's own only has to keep the
+Signatures across packages name these protocols, not classes, so that a custom part only has to keep the
 promise. Shapes: `num_envs` environments step together, `batch` rows are learned from at once, `R` is the width of
 a hidden state.
 """

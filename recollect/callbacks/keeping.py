@@ -47,7 +47,7 @@ class KeepBest(Callback):
 
 
 class SaveEvery(Callback):
-    """Saves a checkpoint into the run's folder every so many env steps, beside the training.
+    """Saves a checkpoint into the run's folder at a fixed interval of env steps, in the background.
 
     Parameters
     ----------

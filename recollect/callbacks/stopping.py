@@ -36,7 +36,7 @@ class StopAt(Callback):
 
 
 class StopWithoutImprovement(Callback):
-    """Stops once so many evaluations in a row have not been better than the best before them.
+    """Stops after `patience` evaluations in a row without a new best one.
 
     Parameters
     ----------

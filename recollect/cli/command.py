@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _as_typed(message: str) -> str:
-    """What errors tell callers from Python to change, as one types it."""
+    """An error's advice for Python callers, in the words of the command line."""
     return message.replace("Use the algorithm ", "Use --algo ").replace("trust=True", "--trust")
 
 

@@ -1,4 +1,4 @@
-"""Builds the parts of an agent from a config: the one place where they are put together."""
+"""Builds the parts of an agent from a config: the only place that assembles them."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

@@ -201,11 +201,11 @@ class Scheme(SharedComponents):
         self.update_worker.execute(ReplaceComponent(component_name, new_component_factory))
 
     def add_col_workers(self, num_workers: int = 1) -> None:
-        """Let so many more remote workers collect for each gradient worker."""
+        """Add remote workers that collect for each gradient worker."""
         self._set_num_col_workers(self.num_col_workers + check_count("num_workers", num_workers))
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
-        """Let so many fewer remote workers collect for each gradient worker; one must stay."""
+        """Remove remote workers that collect for each gradient worker; one must stay."""
         self._set_num_col_workers(self.num_col_workers - check_count("num_workers", num_workers))
 
     def stop(self) -> None:

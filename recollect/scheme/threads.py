@@ -40,8 +40,8 @@ def choose_threads(algo: Algorithm) -> int | None:
     seconds = {number: _time(work, number) for number in _candidates(most)}
     chosen = pick(seconds)
     torch.set_num_threads(chosen)
-    told = ", ".join(f"{1e3 * taken:.2f} ms with {number}" for number, taken in seconds.items())
-    _LOG.info("PyTorch uses %d of %d threads: work like an update takes %s", chosen, most, told)
+    timings = ", ".join(f"{1e3 * taken:.2f} ms with {number}" for number, taken in seconds.items())
+    _LOG.info("PyTorch uses %d of %d threads: work like an update takes %s", chosen, most, timings)
     return chosen
 
 
@@ -80,7 +80,7 @@ def _time(work: Callable[[], None], num_threads: int) -> float:
 
 
 def _update_workload(actor: Actor, num_rows: int) -> Callable[[], None]:
-    """The products of an update, forward and backward, of a batch of so many rows."""
+    """The products of an update, forward and backward, of a batch of `num_rows` rows."""
     empty = gym.vector.utils.create_empty_array(actor.obs_space, num_rows, np.zeros)
     obs = map_observation(lambda array: torch.as_tensor(array, device=actor.device), empty)
     rhs, done = torch.zeros(num_rows, actor.recurrent_size), torch.zeros(num_rows, 1)

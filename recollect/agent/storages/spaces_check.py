@@ -1,4 +1,4 @@
-"""Whether the steps of a storage are of the spaces of its actor: those from a file may be of any."""
+"""Checks that a storage's steps fit the actor's spaces: steps from a file may not."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final

@@ -165,7 +165,7 @@ def require_optuna() -> None:
 
 
 class Workers:
-    """Processes that run trials of a study, so many among them.
+    """Processes that run the trials of a study.
 
     Parameters
     ----------

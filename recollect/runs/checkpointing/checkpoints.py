@@ -129,7 +129,7 @@ class Checkpoints:
         num_kept : int
             How many to keep at most; the newest one always stays.
         oldest_s : float, optional
-            Remove those too that are older than so many seconds.
+            Also remove those that are older, in seconds.
         """
         paths = self.paths()
         removed = paths[: -max(1, num_kept)]

@@ -12,7 +12,7 @@ _TRIES_A_CHECKPOINT: Final = 10
 
 
 class CheckpointPace:
-    """When checkpoints are due: every so many env steps, every so many seconds, and when one is asked for.
+    """When checkpoints are due: by env steps, by seconds, and on request.
 
     Parameters
     ----------

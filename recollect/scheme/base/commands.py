@@ -71,7 +71,7 @@ class ReplaceComponent(Command):
 
 @dataclass(frozen=True)
 class SetNumCollectors(Command):
-    """Have so many remote workers collect for each gradient worker."""
+    """Set the number of remote workers that collect for each gradient worker."""
 
     num_workers: int
 

@@ -58,7 +58,7 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     Parameters
     ----------
     address : str, optional
-        Of an existing cluster, `"auto"` for the one on this machine; None starts one of one's own, which listens on
+        Of an existing cluster, `"auto"` for the one on this machine; None starts a private one, which listens on
         the loopback address alone.
     runtime_env : mapping, optional
         What workers need beside what is installed where they run; see Ray's runtime environments.
@@ -85,7 +85,7 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
             "or leave the address out to use this machine alone"
         ) from error
     except (TypeError, ValueError) as error:
-        # A cluster of one's own may have been started by now.
+        # A private cluster may have been started by now.
         ray.shutdown()
         raise ConfigError(
             f"Ray does not take the address {address!r} with the runtime environment {options.get('runtime_env')!r}: "

@@ -46,7 +46,7 @@ def check_placement(placement: str) -> str:
 
 
 def share(num_workers: int, beside: Sequence[Demand], nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """What each of so many workers asks for where nothing is said: the default, or less on a small cluster.
+    """The default request of each worker, or less on a small cluster.
 
     Parameters
     ----------

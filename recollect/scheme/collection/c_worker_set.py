@@ -36,7 +36,7 @@ _COMMANDS_OF: Final[dict[str, type[Command]]] = {
 
 
 class CWorkerSet(WorkerSet):
-    """Workers that collect, and the learner's worker that takes in what they send.
+    """Workers that collect, and the learner's worker that receives what they send.
 
     Without remote workers the local one collects itself.
 

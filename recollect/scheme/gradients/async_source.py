@@ -34,7 +34,7 @@ class AsyncGradientSource(RemoteGradientSource):
         self._lags: deque[int] = deque(maxlen=_NUM_RECENT)
 
     def stage(self) -> Generator[Gradient, None, None]:
-        """Yield gradients until as many stages have ended as there are workers, whosever they are."""
+        """Yield gradients until as many stages have ended as there are workers, of any of them."""
         num_ended = num_updates = 0
         while num_ended < self.workers.num_workers:
             index, reply = self._next()
@@ -99,7 +99,7 @@ class AsyncGradientSource(RemoteGradientSource):
                 self._arrived.append((answer.call.worker, answer.value))
 
     def _forget(self) -> None:
-        """Let all workers come to rest; gradients of other weights are of no use, what is known of them is."""
+        """Wait for all workers; gradients of older weights are dropped, their statuses are kept."""
         super()._forget()
         while self._calls:
             self._enqueue(self.workers.wait_all([call for call, _ in self._calls.values()]))

@@ -111,7 +111,7 @@ class GWorker(SharedComponents, Worker):
         self.algo.end_stages(num_updates)
 
     def offline_stage(self, num_batches: int) -> Iterator[Gradient]:
-        """Yield the gradients of so many batches of what is stored, without collecting anything."""
+        """Yield the gradients of `num_batches` stored batches, without collecting anything."""
         if not len(self.storage):
             raise StorageError("the storage is empty: there is nothing to learn from; give it data first")
         for info in self._infos(num_batches):
@@ -120,7 +120,7 @@ class GWorker(SharedComponents, Worker):
     def collect(self) -> None:
         """Have the data of one update stage collected.
 
-        What an on-policy algorithm has learned from is let go first, and so is what is left of a stage
+        Steps that an on-policy algorithm has used are dropped first, and so is what is left of a stage
         that was interrupted.
         """
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
@@ -129,7 +129,7 @@ class GWorker(SharedComponents, Worker):
             self.col_workers.collector.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
-        """Compute the gradients of one batch after the other, and yield what is known of each.
+        """Compute the gradients of one batch after the other, and yield the info of each.
 
         They are the algorithm's to apply before the next batch is asked for. There are none before the
         storage has seen `start_steps` steps.
@@ -143,7 +143,7 @@ class GWorker(SharedComponents, Worker):
             yield from self._infos(num_batches)
 
     def _infos(self, num_batches: int | None) -> Iterator[Info]:
-        """What is known of each of so many batches, whose gradients are computed when it is asked for."""
+        """Yield the info of each batch; its gradients are computed on request."""
         storage = self.storage
         storage.before_gradients()
         episodes = self._new_episodes()
@@ -200,7 +200,7 @@ class GWorker(SharedComponents, Worker):
         )
 
     def report(self) -> GradientReport:
-        """What is known of gradient workers that are elsewhere: there are none."""
+        """The report of remote gradient workers: there are none."""
         return GradientReport()
 
     def state(self) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class GWorker(SharedComponents, Worker):
         self._limiter.load_state(state, self.num_steps)
 
     def progress(self) -> int | None:
-        """A number that moves as long as the worker does something; None while its environments are built."""
+        """A number that grows while the worker makes progress; None while its environments are built."""
         own, collected = super().progress(), self.col_workers.collector.progress()
         return None if own is None or collected is None else own + self._num_computed + collected
 
@@ -249,7 +249,7 @@ class GWorker(SharedComponents, Worker):
         self._kept.journal.begin(number)
 
     def set_num_collectors(self, num_workers: int) -> None:
-        """Have so many remote workers collect; what those that leave have sent is taken in."""
+        """Set the number of remote workers; what those that leave have sent is stored."""
         with self._taking_in():
             self.col_workers.collector.set_num_workers(num_workers)
 

@@ -16,7 +16,7 @@ from recollect.scheme.normaliser_sums import Sums
 
 
 class Gradient(NamedTuple):
-    """Gradients, None if the algorithm has them already, what is known of them, and whether they have been applied."""
+    """Gradients, None if the algorithm has them already; their info; and whether they have been applied."""
 
     values: Gradients | None
     info: Info

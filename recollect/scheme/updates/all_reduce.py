@@ -139,7 +139,7 @@ class PeerWorker(GWorker):
         return StageReport(version, self.status(), infos, weights, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
-        """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""
+        """Apply mean gradients for as long as any peer has some; yields the infos of this worker's own."""
         parameters = self.algo.optimiser.parameters
         flat = FlatGradients(parameters)
         own = self.compute_gradients()
@@ -185,7 +185,7 @@ class PeerWorker(GWorker):
             self._num_uncounted = 0
 
     def _adopt_limits(self, state: Mapping[str, Any]) -> None:
-        """Have as many updates due as a peer has."""
+        """Make as many updates due as a peer has."""
         if state.get(_LIMITS):
             self._limiter.load_state(state[_LIMITS], MAX_COUNTED)
 

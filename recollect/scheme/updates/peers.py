@@ -47,7 +47,7 @@ class PeerGradientSource(RemoteGradientSource):
         return (Gradient(None, info, is_applied=True) for info in self.run_stage())
 
     def run_stage(self) -> list[Info]:
-        """Run one update stage on all workers; returns what is known of each update."""
+        """Run one update stage on all workers; returns the info of each update."""
         while not self._have_joined:
             self._meet()
         answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
@@ -135,7 +135,7 @@ class PeerGradientSource(RemoteGradientSource):
         self._num_failures = 0
 
     def _newest_state(self) -> dict[str, Any]:
-        """What the worker that is furthest has learned; what is known here if none of them is left."""
+        """The state of the worker with the most updates; the local one if no worker is left."""
         left = dict(self._versions)
         while left:
             index = max(left, key=lambda each: left[each])

@@ -120,7 +120,7 @@ class InTurn(Driver):
 
 
 class _Infos(Mapping[str, Any]):
-    """Infos of single envs in Gymnasium's vector format, put together when somebody asks for one."""
+    """Infos of single envs in Gymnasium's vector format, assembled on first access."""
 
     def __init__(self, vector: VectorEnv, infos: Sequence[dict[str, Any]]) -> None:
         self._vector = vector

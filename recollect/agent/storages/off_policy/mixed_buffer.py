@@ -132,7 +132,7 @@ class MixedBuffer(HERBuffer):
         return (*super().lasting_sources, *self._shares)
 
     def check_room(self, num_collectors: int) -> None:
-        """Refuse data of which some are forgotten, now or once so many collectors have joined."""
+        """Refuse data that would be overwritten, now or once `num_collectors` collectors have joined."""
         with self._store.lock:
             lengths = self._store.ring.heads[self._part_of_lanes() != _OWN]
         num_groups = num_collectors + len(lengths) // self.num_envs

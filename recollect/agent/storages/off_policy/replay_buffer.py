@@ -96,7 +96,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         device: Device = "cpu",
         **options: Any,
     ) -> Self:
-        """Create a storage for one's own training loop, without actor, algorithm or envs.
+        """Create a storage for a custom training loop, without actor, algorithm or envs.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
 
     def _num_rows(self, mini_batch_size: int) -> int:
-        """Rows of a batch of so many steps."""
+        """Rows of a batch of `mini_batch_size` steps."""
         num_rows = check_count("mini_batch_size", mini_batch_size)
         num_held = self.max_size * self.num_envs
         if num_rows > num_held:
@@ -184,7 +184,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated: Numbers,
         truncated: Numbers,
     ) -> None:
-        """Store one step of one's own training loop, as arrays or tensors.
+        """Store one step of a custom training loop, as arrays or tensors.
 
         Parameters
         ----------

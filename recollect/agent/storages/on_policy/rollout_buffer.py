@@ -44,7 +44,7 @@ class RolloutConfig(StorageConfig):
 
 
 class RolloutBuffer(BaseBuffer):
-    """Storage for on-policy algorithms: every step is learned from once an epoch, then all are let go.
+    """Storage for on-policy algorithms: every step is used once an epoch, then all are dropped.
 
     `before_gradients` computes returns and advantages of what is stored, `generate_batches` deals the
     steps out, and `reset` makes room for the next rollout.

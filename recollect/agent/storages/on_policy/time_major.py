@@ -1,4 +1,4 @@
-"""The steps of all lanes side by side, for what is computed along time, and cut into sequences."""
+"""The steps of all lanes in time-major order, for computations along time and for sequences."""
 
 import numpy as np
 import torch

@@ -19,7 +19,7 @@ _MAX_CALLS: Final = 2
 class AsyncCollector(RemoteCollector):
     """Workers collect all the time, and what has come in is learned from.
 
-    A stage takes in what has arrived, and waits for at least one piece; an on-policy one waits for as many pieces as
+    A stage stores what has arrived, and waits for at least one piece; an on-policy one waits for as many pieces as
     there are workers. Workers act with the newest weights at the time of each call. If that is
     more than `max_policy_lag` versions ago, the piece is waited for before the next update.
 

@@ -1,4 +1,4 @@
-"""`Inbox`: takes the pieces of remote workers into the learner's storage, each step once."""
+"""`Inbox`: stores the pieces of remote workers in the learner's storage, each step once."""
 
 import time
 from collections import Counter
@@ -30,7 +30,7 @@ class Inbox:
         self._ended: list[tuple[int, Episode]] = []
 
     def begin_stage(self) -> None:
-        """Say that a stage of collection begins: what an on-policy storage held has been let go."""
+        """Begin a stage of collection: an on-policy storage has dropped what it held."""
         self._stage_steps.clear()
 
     def has_room(self, new: SentPiece) -> bool:

@@ -19,7 +19,7 @@ _LEVEL: Final = 1
 
 @dataclass(frozen=True)
 class SentPiece:
-    """A piece of a worker's ring, and what is known of it.
+    """A piece of a worker's ring, with its metadata.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ class SyncCollector(RemoteCollector):
 
     @contextmanager
     def beside(self, overlap: Overlap) -> Iterator[None]:
-        """Have workers collect for a stage while the block runs, and take in what they have after it."""
+        """Collect for a stage while the block runs, and store the steps after it."""
         version = self._begin_stage()
         self._call_all(version)
         try:
@@ -136,4 +136,4 @@ class SyncCollector(RemoteCollector):
         self._inbox.add_episodes()
 
     def _let_go(self, index: int) -> None:
-        """Do nothing: between stages all that was collected has been taken in."""
+        """Do nothing: between stages everything that was collected is stored."""

@@ -54,7 +54,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def share_state(state: Mapping[str, Any], num_shares: int) -> list[dict[str, Any]]:
-    """Deal what a state has counted out to so many collections."""
+    """Split the counts of a state among `num_shares` collections."""
     counts = {name: equal_shares(value, num_shares) for name, value in state.items() if isinstance(value, int)}
     episodes = EpisodeHistory.share(state[EPISODES], num_shares)
     return [

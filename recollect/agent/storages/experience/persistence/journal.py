@@ -40,7 +40,7 @@ from recollect.errors import StorageError
 from recollect.files.disk import append_file, read_file, remove_file
 from recollect.files.records import PARSE_ERRORS
 
-# Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
+# Entries are merged once they hold as much as the chunk that a snapshot writes again.
 _MAX_BYTES: Final = 1 << 23
 _ENTRIES: Final = "entries"
 _SNAPSHOT: Final = "snapshot"

@@ -1,4 +1,4 @@
-"""What a snapshot, or an entry of a journal, holds of a ring: cut out of one, put together in another."""
+"""The content of a snapshot or of a journal's entry: cut out of one ring, and restored into another."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

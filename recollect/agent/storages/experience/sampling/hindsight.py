@@ -1,4 +1,4 @@
-"""`Hindsight`: which sampled steps get a new goal, which one, and what they are worth then.
+"""`Hindsight`: which sampled steps get a new goal, which goal, and the reward for it.
 
 Nothing is stored for it but the numbers of the steps that end a stream: goals are read from the
 store, and rows are rewritten in the batch.

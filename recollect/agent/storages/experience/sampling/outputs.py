@@ -1,4 +1,4 @@
-"""The columns of a batch: what each is called, and what the gather kernel fills it with."""
+"""The columns of a batch: their names, and how the gather kernel fills them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
+"""Relabelling of rows with other goals, by the environment's functions or by the user's."""
 
 import dis
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which steps a batch's rows start at: every step, or every stride-th one as the start of a sequence.
+"""Valid starts of a batch's rows: every step, or every stride-th one as the start of a sequence.
 
 Each step is stored once; overlapping sequences are a stride at read time. Hidden states are kept only
 where a sequence starts.

@@ -1,4 +1,4 @@
-"""Warns where streams break too often without an end."""
+"""Warns if streams break too often without an episode end."""
 
 import warnings
 from typing import Final

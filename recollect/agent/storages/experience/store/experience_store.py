@@ -1,4 +1,4 @@
-"""`ExperienceStore`: samples in, rows by id out. What every buffer is built on."""
+"""`ExperienceStore`: samples in, rows by id out. Every buffer is built on it."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -256,7 +256,7 @@ class ExperienceStore:
         self._on_relayout(self.ring, self.ring)
 
     def plan(self) -> OutputPlan:
-        """A plan of one's own to gather all stored columns."""
+        """A separate plan to gather all stored columns."""
         return OutputPlan(self.ring)
 
     def state(self) -> StoreState:
@@ -271,7 +271,7 @@ class ExperienceStore:
         return self._builder.make_ring(schema, self.size, num_groups)
 
     def adopt(self, ring: LaneRing, state: StoreState, sequences: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Hold the steps of `ring` instead of one's own; `sequences` are states of `Starts`, the first one whole."""
+        """Replace the ring by another; `sequences` are states of `Starts`, the first one whole."""
         old, access = self._access, self._builder.access_to(ring)
         access.starts.load_state(ring, sequences)
         self._sources.load_state(state)

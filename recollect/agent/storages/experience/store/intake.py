@@ -1,4 +1,4 @@
-"""Takes samples in: checks each array against the schema and finds its address, without copying.
+"""Checks each array of a sample against the schema and finds its address, without copying.
 
 NumPy arrays of one step are copied into a small staging buffer, because asking NumPy for an address
 costs more than the copy; tensors and large arrays are read where they are.

@@ -1,4 +1,4 @@
-"""`Sources`: who feeds a store, which lanes are theirs, and how far each has got."""
+"""`Sources`: the sources of a store, their lanes, and the steps received from each."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -148,6 +148,6 @@ class Sources:
         return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts, cleared_at)
 
     def load_state(self, state: StoreState) -> None:
-        """Take the sources of a snapshot instead of one's own."""
+        """Replace the sources by those of a snapshot."""
         self.known = {name: Source(lane, np.array(received)) for name, lane, received in state.sources}
         self._vacant_lanes = list(state.vacant_lanes)

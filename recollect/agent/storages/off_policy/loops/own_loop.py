@@ -1,4 +1,4 @@
-"""`OwnLoopSteps`: the steps of one's own training loop, made samples of the store."""
+"""`OwnLoopSteps`: steps of a custom training loop, made samples of the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _BOOL: Final = np.dtype(np.bool_)
 
 @dataclass
 class OwnLoop:
-    """Stands in for actor, algorithm and envs where people keep their own training loop."""
+    """Stands in for actor, algorithm and envs in a custom training loop."""
 
     gamma: float
     num_envs: int

@@ -1,4 +1,4 @@
-"""What a Gymnasium vector environment hands out, checked against its spaces and made a sample."""
+"""Steps of a Gymnasium vector environment, checked against its spaces and made samples."""
 
 from collections.abc import Iterable, Mapping
 from operator import itemgetter

@@ -1,4 +1,4 @@
-"""Stored columns as a whole: read a source's steps back, view them in place, write one ahead."""
+"""Whole stored columns: export a source's steps, view them in place, write one ahead."""
 
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""`RingAccess`: what a store has once its first sample is known: the ring, and the parts that go in and out of it."""
+"""`RingAccess`: a store's ring, and the parts that write and read it, once the first sample is known."""
 
 from typing import Final
 

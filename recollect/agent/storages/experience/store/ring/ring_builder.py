@@ -85,7 +85,7 @@ class RingBuilder:
             raise StorageError(f"the steps have the frame stacks {stacks}, this storage {self.frame_stack}")
 
     def check_size(self, size: int, num_groups: int = 1) -> None:
-        """Refuse a store of `size` steps along time that is too small for so many sources."""
+        """Refuse a store of `size` steps along time that is too small for this number of sources."""
         if size // num_groups < 1:
             raise ConfigError(
                 f"{num_groups} sources cannot share a storage of size {size}; give it at least {num_groups}"
@@ -94,7 +94,7 @@ class RingBuilder:
             check_sequence(*self._sequence, size // num_groups)
 
     def make_ring(self, schema: Schema, size: int, num_groups: int, old: LaneRing | None = None) -> LaneRing:
-        """Make a ring of `size` steps along time for so many sources, to which the steps of `old`, if any, will go."""
+        """Make a ring of `size` steps along time for `num_groups` sources; the steps of `old`, if any, move there."""
         self.check_size(size, num_groups)
         num_lanes, capacity = num_groups * self._num_envs, size // num_groups
         num_steps = num_lanes * capacity

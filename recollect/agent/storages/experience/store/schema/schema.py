@@ -1,4 +1,4 @@
-"""What a step is made of: the fields of a sample and where each lies in a lane ring.
+"""The schema of a step: the fields of a sample, and where each lies in a lane ring.
 
 Small fields lie side by side in one packed row, large ones have columns of their own. What the next
 step's row holds as well (observations, hidden states) is *carried*: it is stored once, and its `Next`

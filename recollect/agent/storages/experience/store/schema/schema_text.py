@@ -1,4 +1,4 @@
-"""Schemas as text, for files and messages: fields are named, and where they lie is worked out by who reads it."""
+"""Schemas as text, for files and messages: it names the fields, and the reader works out where they lie."""
 
 import json
 from collections.abc import Mapping
