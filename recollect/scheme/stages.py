@@ -28,7 +28,7 @@ class OffPolicyStages:
         return 1
 
     def has_room(self, num_stored: int, num_more: int, storage: Storage) -> bool:
-        """Whether a lane that has stored `num_steps` steps in this stage can store more: the oldest steps make room."""
+        """Whether a lane that stored `num_stored` steps in this stage can store more: the oldest make room."""
         return True
 
     def check_config(self, config: SchemeConfig) -> None:
