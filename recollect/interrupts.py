@@ -74,7 +74,7 @@ class _Raise:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number in _ENDING and os.getpid() != self._process:
-            # A process that was forked meanwhile, such as an environment's, ends at once when it is told to.
+            # A process that was forked meanwhile, such as an environment's, ends at once when it is asked to.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.take(number)

@@ -24,14 +24,15 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from recollect import disk, metrics
+from recollect import metrics
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.agent.storages import OFF_POLICY_STORAGES, ON_POLICY_STORAGES
 from recollect.api import Agent
 from recollect.cli import main as recollect
 from recollect.cli import session
+from recollect.files import disk
 from recollect.runs import RunDirectory
-from recollect.runs.state_files import read_state
+from recollect.runs.checkpointing.state_files import read_state
 from tests.faulty_disk import WatchedOS
 from tests.zygote import in_child
 

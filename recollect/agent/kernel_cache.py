@@ -1,4 +1,4 @@
-"""Compiled kernels on the disk, kept in step with the source."""
+"""The on-disk cache of compiled kernels, dropped when their source changes."""
 
 import atexit
 import logging

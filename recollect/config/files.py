@@ -8,13 +8,13 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from recollect.agent.registry import NAME
-from recollect.disk import read_file, write_file
 from recollect.errors import ConfigError, StorageError
+from recollect.files.disk import read_file, write_file
 
 Document = dict[str, Any]
 
-_MOST_BYTES: Final = 1 << 20
-_MOST_VALUES: Final = 100_000
+_MAX_BYTES: Final = 1 << 20
+_MAX_VALUES: Final = 100_000
 
 # YAML 1.1, which PyYAML reads, takes 1e-3 for a string, because it has no dot.
 _FLOAT: Final = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
@@ -73,7 +73,7 @@ def parse_overrides(texts: Iterable[str]) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        return read_file(path.resolve(), _MOST_BYTES).decode()
+        return read_file(path.resolve(), _MAX_BYTES).decode()
     except StorageError as error:
         raise ConfigError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -115,8 +115,8 @@ def _check_size(value: object) -> None:
     while left:
         inner = left.pop()
         num_values += 1
-        if num_values > _MOST_VALUES:
-            raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        if num_values > _MAX_VALUES:
+            raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
         if isinstance(inner, Mapping):
             left += [*inner.keys(), *inner.values()]
         elif isinstance(inner, (list, tuple, set)):

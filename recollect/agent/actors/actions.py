@@ -1,4 +1,4 @@
-"""Between a policy's units and an environment's: scaling, clipping, and actions at random."""
+"""Actions in policy units and in environment units: scaling, clipping and random actions."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ class ChoiceActions(nn.Module):
 
         Returns
         -------
-        bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, most_actions]`
+        bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, max_actions]`
         """
         allowed = (mask != 0)[..., self._entries] & self._exists
         return allowed.squeeze(-2) if self._is_single else allowed

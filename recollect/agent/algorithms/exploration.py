@@ -1,4 +1,4 @@
-"""`EpsilonGreedy`: acting by the highest value, and at random in a share of the steps that falls."""
+"""`EpsilonGreedy`: greedy actions, and random ones with a probability that decays."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,6 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
-from recollect.agent.envs.autoreset import driver_of
 from recollect.agent.envs.catalog import find_function
 from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
@@ -18,7 +17,8 @@ from recollect.agent.envs.masks import MaskCheck
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces, find_misfit
 from recollect.agent.envs.step import Step, VectorEnv
-from recollect.agent.envs.vectors import close_vector
+from recollect.agent.envs.vectors.autoreset import driver_of
+from recollect.agent.envs.vectors.kinds import close_vector
 from recollect.agent.masks import has_mask
 from recollect.agent.wrapping import parse_wrappers
 from recollect.errors import EnvError, RecollectError, StorageError

@@ -1,4 +1,4 @@
-"""`UWorker`: applies gradients, and so paces the training."""
+"""`UWorker`: applies gradients, which paces the training."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect import keys
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.roles import GradientSource, Info
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker

@@ -171,7 +171,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "PQN's random actions are never greedy",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "chance = epsilon / num_allowed + (1.0 - epsilon) *",
         "chance = epsilon / num_allowed + (1.0 - epsilon / num_allowed) *",
         PQN,

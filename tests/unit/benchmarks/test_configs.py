@@ -12,7 +12,7 @@ from benchmarks.learn.records import hash_of
 from benchmarks.learn.runner import RESULTS
 from recollect.agent.algorithms import ALGORITHMS
 from recollect.config import RunConfig
-from recollect.config.parts import MOST_TRANSITIONS
+from recollect.config.parts import MAX_TRANSITIONS
 
 CELLS = {cell.key: cell for cell in (*TABLE, *ABLATION)}
 # Tasks that go by another name than their environment.
@@ -169,5 +169,5 @@ def test_pendulum_has_the_peers_hyperparameters() -> None:
 def assert_same_networks_and_replay(config: RunConfig, theirs: dict[str, object], storage: str) -> None:
     assert list(config.actor_options["hidden_sizes"]) == theirs["policy_kwargs"]["net_arch"]  # type: ignore[index]
     assert set(config.actor_options) == {"hidden_sizes"}
-    size = config.storage_options.get("size", MOST_TRANSITIONS)
+    size = config.storage_options.get("size", MAX_TRANSITIONS)
     assert (config.storage, size, config.num_envs) == (storage, theirs["buffer_size"], 1)

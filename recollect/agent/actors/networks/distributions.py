@@ -1,4 +1,4 @@
-"""What a policy says about the next action: small distributions that draw from a given generator."""
+"""Action distributions that draw from a given generator."""
 
 from abc import ABC, abstractmethod
 from typing import Final, Self
@@ -222,7 +222,7 @@ class MultiCategorical(Categorical):
     Parameters
     ----------
     logits : Tensor
-        `[batch, num_choices, most_actions]`; actions that a choice does not have carry a hugely negative logit.
+        `[batch, num_choices, max_actions]`; actions that a choice does not have carry a hugely negative logit.
     """
 
     def sample(self, generator: Generator) -> Tensor:

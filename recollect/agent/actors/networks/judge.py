@@ -39,7 +39,7 @@ class Judge(torch.autograd.Function):
         return taken, entropies
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         logits, action, log_probs, entropies = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *_differentiable(_by_operators(logits, action), gradients, [logits]), None

@@ -11,9 +11,9 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
 from recollect.agent.algorithms.exploration import EpsilonConfig, EpsilonGreedy
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import best_action, double_q_value, td_target
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import best_action, double_q_value, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import number, option

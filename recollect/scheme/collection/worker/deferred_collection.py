@@ -70,13 +70,13 @@ class DeferredCollection:
     def take(self) -> None:
         """Take the steps of the stage; nothing that updates read or write is touched."""
         for _ in range(self._policy.update_every):
-            if self._acting.has_heard:
+            if self._acting.is_signalled:
                 break
             self._taken.append(self._acting.take_step(self._policy))
 
     def stop(self) -> None:
         """Let a stage that is under way end with the present step; any thread may."""
-        self._acting.hear("stop")
+        self._acting.signal("stop")
 
     def store(self) -> None:
         """Store and count the steps that were taken."""

@@ -14,9 +14,10 @@ from hypothesis.strategies import booleans, floats, integers, sampled_from
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from recollect.agent.actors.networks import fused_stack, squash
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks import squash
 from recollect.agent.actors.networks.distributions import SquashedGaussian
+from recollect.agent.actors.networks.mlp import fused_stack
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.agent.kernels import arithmetic
 from recollect.agent.kernels.fusible import are_fusible, plain_operators
 from recollect.agent.kernels.row_kernels import clip_row

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis.strategies import booleans, integers, sampled_from
 
-from recollect.agent.actors.networks import fused_stack
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.mlp import fused_stack
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.agent.kernels import products, threads
 from tests.unit.agent.kernels.test_kernels import gradients
 
@@ -56,7 +56,7 @@ class Library:
 
 ctypes.CDLL = Library
 from recollect.agent.kernels.products import HAS_PRODUCTS
-from recollect.agent.actors.networks.dense import MLP
+from recollect.agent.actors.networks.mlp.dense import MLP
 assert not HAS_PRODUCTS
 assert MLP((3, 4, 2))(torch.zeros(5, 3)).shape == (5, 2)
 """

@@ -1,4 +1,4 @@
-"""`ExperienceStore`: samples in, rows by id out. What every buffer is built on."""
+"""`ExperienceStore`: samples in, rows by id out. Every buffer is built on it."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,16 +15,13 @@ from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
 from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_access import RingAccess
-from recollect.agent.storages.experience.store.ring_builder import RingBuilder, SequenceShape
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import (
-    FrameStacks,
-    Schema,
-    no_sample,
-)
-from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_access import RingAccess
+from recollect.agent.storages.experience.store.ring.ring_builder import RingBuilder, SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks, no_sample
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import (
     Source,
     Sources,
@@ -58,7 +55,7 @@ class ExperienceStore:
         Hand out sequences instead of steps.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
-    bytes_beside : callable
+    extra_bytes : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
     make_tensor : callable
         Makes the tensors that batches are gathered into.
@@ -81,7 +78,7 @@ class ExperienceStore:
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
         on_relayout: Callable[[LaneRing | None, LaneRing], None] = lambda old, new: None,
-        bytes_beside: Callable[[], float] = lambda: 0.0,
+        extra_bytes: Callable[[], float] = lambda: 0.0,
         make_tensor: MakeTensor = host_tensor,
     ) -> None:
         self.size = size
@@ -89,7 +86,7 @@ class ExperienceStore:
         self.lock = make_lock()
         self.sequence = sequence
         self._allocator = allocator
-        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside, make_tensor)
+        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, extra_bytes, make_tensor)
         self._builder.check_size(size)
         self._on_relayout = on_relayout
         self._sources = Sources()
@@ -259,7 +256,7 @@ class ExperienceStore:
         self._on_relayout(self.ring, self.ring)
 
     def plan(self) -> OutputPlan:
-        """A plan of one's own to gather all stored columns."""
+        """A separate plan to gather all stored columns."""
         return OutputPlan(self.ring)
 
     def state(self) -> StoreState:
@@ -274,7 +271,7 @@ class ExperienceStore:
         return self._builder.make_ring(schema, self.size, num_groups)
 
     def adopt(self, ring: LaneRing, state: StoreState, sequences: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Hold the steps of `ring` instead of one's own; `sequences` are states of `Starts`, the first one whole."""
+        """Replace the ring by another; `sequences` are states of `Starts`, the first one whole."""
         old, access = self._access, self._builder.access_to(ring)
         access.starts.load_state(ring, sequences)
         self._sources.load_state(state)

@@ -1,4 +1,4 @@
-"""Takes samples in: checks each array against the schema and finds its address, without copying.
+"""Checks each array of a sample against the schema and finds its address, without copying.
 
 NumPy arrays of one step are copied into a small staging buffer, because asking NumPy for an address
 costs more than the copy; tensors and large arrays are read where they are.
@@ -15,15 +15,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema import (
-    KeyPath,
-    Leaf,
-    Schema,
-    no_sample,
-    numpy_dtype,
-    to_numpy,
-    walk,
-)
+from recollect.agent.storages.experience.store.schema.planning import no_sample, numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf, Schema
 from recollect.errors import SchemaError, closest
 from recollect.roles import Observation
 
