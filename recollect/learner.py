@@ -14,7 +14,7 @@ from recollect import keys, metrics, units
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
 from recollect.checks import check_count, check_list, check_number, check_whole
 from recollect.config.describe import describe
-from recollect.errors import ConfigError, RecollectWarning, memory_explained
+from recollect.errors import ConfigError, MemoryExplained, RecollectWarning
 from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
 from recollect.runs.checkpointing.pace import CheckpointPace
@@ -139,6 +139,7 @@ class Learner:
         self.logged: dict[str, float] = {}
         self.unwritten: set[str] = set()
         self._rates = Rates()
+        self._memory_explained = MemoryExplained("the training")
         callbacks, writers = check_list("callbacks", callbacks), check_list("writers", writers)
         keeps_best = log_dir is None or any(isinstance(callback, KeepBest) for callback in callbacks)
         self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
@@ -415,7 +416,7 @@ class Learner:
     def _run_stage(self) -> None:
         begin = time.perf_counter()
         try:
-            with memory_explained("the training"):
+            with self._memory_explained:
                 if self._is_offline:
                     num_left = min(self.offline_updates, self._next_test) - self.num_updates
                     num_batches = int(min(num_left, _OFFLINE_UPDATES_A_STAGE))

@@ -16,7 +16,7 @@ from recollect.config.parts import (
     options_of,
 )
 from recollect.config.run_config import RunConfig
-from recollect.errors import ConfigError, memory_explained
+from recollect.errors import ConfigError, MemoryExplained
 
 if TYPE_CHECKING:
     from recollect.scheme.scheme import Scheme
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def build(config: RunConfig) -> "Scheme":
     """Put the parts of an agent together as the config says."""
-    with memory_explained("what the config asks for"):
+    with MemoryExplained("what the config asks for"):
         return _assemble(config)
 
 

@@ -20,12 +20,42 @@ MEMORY: Final = (f"{NETWORK_TESTS}/test_memory.py",)
 NORMALISE: Final = (f"{NETWORK_TESTS}/test_normalise.py",)
 TARGETS: Final = (f"{NETWORK_TESTS}/test_target_networks.py",)
 
+CHOICES: Final = ("tests/unit/agent/kernels/test_choices.py",)
+DDQN: Final = ("tests/unit/agent/algorithms/off_policy/test_ddqn.py",)
 KERNELS: Final = ("tests/unit/agent/kernels/test_kernels.py",)
 PRODUCTS: Final = ("tests/unit/agent/kernels/test_products.py",)
 LAYERS: Final = (f"{NETWORK_TESTS}/mlp/test_layers.py",)
 AUGMENT: Final = (f"{NETWORK_TESTS}/features/test_augment.py",)
 
 MUTANTS: Final = (
+    Mutant(
+        "the best of equal results is the last",
+        "agent/kernels/choice_kernels.py",
+        "values[place] > values[best] or",
+        "values[place] >= values[best] or",
+        CHOICES,
+    ),
+    Mutant(
+        "normalised observations are acted on as they come",
+        f"{ACTORS}/base.py",
+        "return is_row and self._is_bare and self.normaliser is None",
+        "return is_row and self._is_bare",
+        DDQN,
+    ),
+    Mutant(
+        "an algorithm that acts in its own way does not do so on arrays",
+        "agent/algorithms/off_policy/ddqn.py",
+        "own._act is not DDQN._act or ",
+        "",
+        DDQN,
+    ),
+    Mutant(
+        "values of one's own do not count for actions on arrays",
+        "agent/algorithms/off_policy/ddqn.py",
+        "own._mean is not DDQN._mean or ",
+        "",
+        DDQN,
+    ),
     Mutant(
         "a kernel writes into tensors of PyTorch's default dtype",
         f"{NETWORKS}/mlp/fused_stack.py",

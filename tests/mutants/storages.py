@@ -315,6 +315,27 @@ MUTANTS = (
         (f"{TESTS}/off_policy/loops/test_own_loop.py",),
     ),
     Mutant(
+        "plain steps are added past a storage's own way",
+        "agent/storages/off_policy/replay_buffer.py",
+        "self._has_looked or has_own or",
+        "self._has_looked or",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
+    ),
+    Mutant(
+        "plain steps are added where there is another ring now",
+        "agent/storages/off_policy/replay_buffer.py",
+        "        self._plain_steps, self._has_looked = None, False\n\n    def sample",
+        "        pass\n\n    def sample",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py", f"{TESTS}/test_snapshots.py"),
+    ),
+    Mutant(
+        "actions of any dtype are plain",
+        "agent/storages/off_policy/loops/plain_steps.py",
+        "            and action.dtype == self._action.dtype\n",
+        "",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
+    ),
+    Mutant(
         "add overwrites the ends of the step before",
         "agent/storages/off_policy/loops/own_loop.py",
         "self._was_done[:] = self._ended",

@@ -77,6 +77,7 @@ class Actor(RunningStatistics):
         self.normaliser = ObservationNormaliser(visible) if config.normalises else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
         self.body = Body(visible, config)
+        self._is_bare = self.body.is_bare and not self.is_masked
         self.policy = build_policy(plan, self.body.out_features, action_space, config, masks=self.is_masked)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
@@ -227,6 +228,11 @@ class Actor(RunningStatistics):
             return visible, rhs
         encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
+
+    def sees_rows(self, obs: Observation) -> bool:
+        """Whether heads take an observation as it came from environments: rows of numbers, all that there is."""
+        is_row = type(obs) is np.ndarray and obs.dtype == np.float32 and obs.ndim == 2 and obs.flags.carray
+        return is_row and self._is_bare and self.normaliser is None
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.

@@ -183,8 +183,11 @@ class VecEnv:
         action : tensor or array [num_envs, numbers]
             In the env's units: floats for Box; for Discrete one index each.
         """
-        with self._explaining:
+        try:
             step = self._driver.step(self._format(action))
+        except Exception as error:
+            self._explaining.explain(error)
+            raise
         if self._masks is not None:
             self._masks.check_step(step)
         return step
@@ -238,7 +241,12 @@ class _Explaining:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, RecollectError | gym.error.Error):
+        if isinstance(error, Exception):
+            self.explain(error)
+
+    def explain(self, error: Exception) -> None:
+        """Raise the error that says what went wrong; nothing if this one says it itself."""
+        if isinstance(error, RecollectError | gym.error.Error):
             return
         if isinstance(error, EOFError | ConnectionError):
             raise EnvError(

@@ -129,7 +129,7 @@ class GWorker(SharedComponents, Worker):
             self.col_workers.collector.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
-        """Compute the gradients of one batch after the other, and yield the info of each.
+        """Return what computes the gradients of one batch after the other, and yields the info of each.
 
         They are the algorithm's to apply before the next batch is asked for. There are none before the
         storage has seen `start_steps` steps.
@@ -139,8 +139,7 @@ class GWorker(SharedComponents, Worker):
         num_batches : int, optional
             How many; by default what the replay ratio allows, or else what the algorithm says.
         """
-        if self._may_learn():
-            yield from self._infos(num_batches)
+        return self._infos(num_batches) if self._may_learn() else iter(())
 
     def _infos(self, num_batches: int | None) -> Iterator[Info]:
         """Yield the info of each batch; its gradients are computed on request."""

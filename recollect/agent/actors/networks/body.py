@@ -31,11 +31,12 @@ class Body(nn.Module):
         self.memory = build_memory(config, sizes[-1])
         self.out_features: int = sizes[-1] if self.memory is None else self.memory.out_features
         has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
-        self._is_bare = type(self.features) is FlatFeatures and not has_parts
+        # Whether rows of numbers are features as they are.
+        self.is_bare = type(self.features) is FlatFeatures and not has_parts
 
     def passes_through(self, obs: Observation) -> bool:
         """Whether observations are features as they are, so that nothing needs to be called."""
-        return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
+        return self.is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""

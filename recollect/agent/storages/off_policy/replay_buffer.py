@@ -13,10 +13,12 @@ from recollect.agent.storages.experience.sampling.outputs import Name, name_of, 
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
 from recollect.agent.storages.off_policy.config import ReplayConfig
 from recollect.agent.storages.off_policy.loops.final_obs_check import FinalObsCheck
 from recollect.agent.storages.off_policy.loops.own_loop import OwnLoop, OwnLoopSteps
+from recollect.agent.storages.off_policy.loops.plain_steps import PlainSteps
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
 from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNovelty
@@ -85,6 +87,9 @@ class ReplayBuffer(BaseBuffer, Storage):
     def _make_parts(self) -> None:
         self._own_steps = OwnLoopSteps(self.num_envs)
         self._final_obs_check = FinalObsCheck(_ADVICE)
+        # What reads steps that need no second look; looked for once in each ring.
+        self._plain_steps: PlainSteps | None = None
+        self._has_looked = False
 
     @classmethod
     def standalone(
@@ -198,9 +203,34 @@ class ReplayBuffer(BaseBuffer, Storage):
             Whether the step ended the episode for good, or cut it.
         """
         sample = self._own_steps.read(obs, action, reward, next_obs, terminated, truncated)
-        self.insert_transition(sample)
+        with self._store.lock:
+            if not self._insert_plain(obs, action, next_obs):
+                self.insert_transition(sample)
+                self._look_for_plain_steps()
         self._own_steps.advance()
         self._final_obs_check.follow(sample, has_ended=self._own_steps.has_ended)
+
+    def _insert_plain(self, obs: Observation, action: Observation, next_obs: Observation) -> bool:
+        """Store a step of `add` without a second look, if it needs none; returns whether it is stored."""
+        steps = self._plain_steps
+        if steps is None or not steps.read(obs, action, next_obs):
+            return False
+        try:
+            is_stored = self._store.insert_at(steps.addresses)
+        except SchemaError:
+            return False  # who looks closer says what is wrong
+        self._on_append()
+        return is_stored
+
+    def _look_for_plain_steps(self) -> None:
+        has_own = type(self).insert_transition is not BaseBuffer.insert_transition
+        if not (self._has_looked or has_own or self._store.sequence is not None):
+            self._plain_steps = PlainSteps.of(self._store.access.intake, self._own_steps.columns)
+        self._has_looked = True
+
+    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
+        super()._on_relayout(old, new)
+        self._plain_steps, self._has_looked = None, False
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""

@@ -16,10 +16,8 @@ from recollect.roles import (
     Algorithm,
     FollowsEpisodes,
     Observation,
-    RewardsNovelty,
     Sample,
     SavableEnvs,
-    SteppingEnvs,
     VectorEnvs,
 )
 from recollect.scheme.collection.worker.components import Components
@@ -204,7 +202,7 @@ class Acting:
         self.is_mid_step = True
         action, clipped_action, rhs, other = self._chosen or self._act(algo)
         self._chosen = None
-        step = cast(SteppingEnvs, self._components.envs_train).step(clipped_action)
+        step = self._components.envs_train.step(clipped_action)  # type: ignore[attr-defined]  # those that act step
         taken = TakenStep(self.latest_obs, self.rhs, self.done, action, clipped_action, other, step)
         self.latest_obs, self.rhs = step.obs, rhs
         self.done = self._none if step.is_plain else torch.from_numpy(step.begins.astype(np.float32)).to(self._device)
@@ -267,10 +265,10 @@ class Acting:
         if taken.other:
             stored = self._components.storage.storage_tensors
             sample |= {key: value for key, value in taken.other.items() if key in stored}
-        if hasattr(self._components.algo, "intrinsic_reward"):
-            intrinsic = cast(RewardsNovelty, self._components.algo).intrinsic_reward(step.next_obs)
-            if intrinsic is not None:
-                sample[keys.IREWARD] = intrinsic
+        rewarding = getattr(self._components.algo, "intrinsic_reward", None)
+        intrinsic = None if rewarding is None else rewarding(step.next_obs)
+        if intrinsic is not None:
+            sample[keys.IREWARD] = intrinsic
         if step.skip is not None:
             sample[keys.SKIP] = step.skip
         if not step.is_plain and step.cut.any():

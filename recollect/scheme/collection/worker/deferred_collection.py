@@ -81,9 +81,9 @@ class DeferredCollection:
     def store(self) -> None:
         """Store and count the steps that were taken."""
         self._components.algo.num_acted = self._policy.num_acted
-        taken, self._taken = self._taken, []
+        taken, self._taken, storage = self._taken, [], self._components.storage
         for each in taken:
-            self._acting.store(each, self._components.storage)
+            self._acting.store(each, storage)
         self._counts.iter += 1
 
     def _copied_policy(self, algo: Algorithm) -> Algorithm:

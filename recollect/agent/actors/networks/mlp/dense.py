@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
-from recollect.agent.actors.networks.mlp.fused_stack import FusedGradient, Lead, is_fusible, run_fused
+from recollect.agent.actors.networks.mlp.fused_stack import FusedGradient, Lead, best_fused, is_fusible, run_fused
 from recollect.agent.actors.networks.mlp.stack import Stack, StackGradient
 
 
@@ -96,6 +97,13 @@ class EnsembleMLP(nn.Module):
     def first(self, *inputs: Tensor) -> Tensor:
         """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
         return self._run(inputs, ())
+
+    def best(self, rows: np.ndarray) -> np.ndarray | None:
+        """Place of the first network's highest result for each of float32 rows `[batch, in]`, int64 `[batch, 1]`.
+
+        None where no kernel can tell.
+        """
+        return None if self._has_norms else best_fused(self._stack, self._row(), rows)
 
     def orthogonalise(self, output_gain: float) -> None:
         """Draw orthogonal weights and zero biases: gain sqrt(2) before an activation, else `output_gain`."""

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from recollect.agent.actors.networks.mlp.stack import Stack, beside, differentiable
+from recollect.agent.kernels.choice_kernels import choose_best
 from recollect.agent.kernels.fusible import are_fusible
 from recollect.agent.kernels.products import HAS_PRODUCTS
 from recollect.agent.kernels.stack_kernels import follow_back, run_stack
@@ -51,6 +53,20 @@ def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], 
         num_shares(_num_of(lead) * batch * stack.num_products),
     )
     return out
+
+
+def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | None:
+    """Place of the first network's highest result for each of float32 rows `[batch, in]`, int64 `[batch, 1]`.
+
+    None where no kernel computes the stack.
+    """
+    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
+        return None
+    if rows.shape[1] != stack.widths[0] or flat.numel() != stack.num_weights or not flat.is_contiguous():
+        return None
+    places = np.empty((len(rows), 1), np.int64)
+    choose_best(flat.data_ptr(), stack.shape, rows, num_shares(len(rows) * stack.num_products), places)
+    return places
 
 
 class FusedGradient(torch.autograd.Function):

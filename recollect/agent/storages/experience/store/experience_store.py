@@ -161,10 +161,22 @@ class ExperienceStore:
                 access.append(first.one_step, addresses, access.intake.read_hidden(sample, None))
         except SchemaError as refusal:
             raise naming_nan(refusal, with_time(sample)) from None
-        first.num_rows += 1
         del alive
-        if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
-            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(access.ring)
+        self._count_step(first)
+
+    def insert_at(self, addresses: np.ndarray) -> bool:
+        """Append one step of the first source, whose arrays have been read; False if there is no such source."""
+        first, access = self._sources.known.get(0), self._access
+        if first is None or access is None:
+            return False
+        access.ring.append(first.one_step, addresses)
+        self._count_step(first)
+        return True
+
+    def _count_step(self, source: Source) -> None:
+        source.num_rows += 1
+        if source.num_rows % _STEPS_BETWEEN_CHECKS == 0:
+            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(self.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
@@ -220,7 +232,7 @@ class ExperienceStore:
         check_source(source)
         known = self._sources.known.get(source)
         if known is None or first_step is None:
-            return int(np.max(num_steps))
+            return num_steps if isinstance(num_steps, int) else int(np.max(num_steps))
         return int((num_steps - join(known.received, np.asarray(first_step), num_steps).num_known).max())
 
     def make_outbox_store(self, size: int) -> "ExperienceStore":

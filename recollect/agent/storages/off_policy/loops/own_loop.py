@@ -40,15 +40,24 @@ class OwnLoopSteps:
     ----------
     has_ended : bool
         Whether any episode ended with the step that was read.
+    columns : dict of float32 arrays `[num_envs, 1]`
+        Rewards and flags of that step by key, always the same arrays.
     """
 
     def __init__(self, num_envs: int) -> None:
         self._num_envs = num_envs
+        self._shape = (num_envs,)
         self._was_done = np.ones((num_envs, 1), np.float32)
         self.has_ended = False
         # Rewards, ends and terminations, which one kernel fills.
-        self._columns = np.empty((3, num_envs, 1), np.float32)
-        self._rewards, self._ended, self._terminated = self._columns
+        self._outcomes = np.empty((3, num_envs, 1), np.float32)
+        self._rewards, self._ended, self._terminated = self._outcomes
+        self.columns = {
+            keys.REWARD: self._rewards,
+            keys.DONE: self._was_done,
+            keys.NEXT_DONE: self._ended,
+            keys.NEXT_TERMINATED: self._terminated,
+        }
 
     def read(
         self,
@@ -60,32 +69,32 @@ class OwnLoopSteps:
         truncated: Numbers,
     ) -> dict[str, Any]:
         """Return the sample of one step, see `ReplayBuffer.add`; the next one overwrites its rewards and flags."""
-        if self._is_plain(reward, _FLOAT64) and self._is_plain(terminated, _BOOL) and self._is_plain(truncated, _BOOL):
-            self.has_ended = append_kernels.read_outcomes(reward, terminated, truncated, self._columns)
+        if self._are_plain(reward, terminated, truncated):
+            self.has_ended = append_kernels.read_outcomes(reward, terminated, truncated, self._outcomes)
         else:
             self._rewards[:], self._terminated[:] = self._column(reward), self._column(terminated)
             self.has_ended = bool(np.maximum(self._terminated, self._column(truncated), out=self._ended).any())
         return {
             keys.OBS: obs if type(obs) is np.ndarray else _as_arrays(obs),
             keys.ACTION: action if type(action) is np.ndarray else _as_arrays(action),
-            keys.REWARD: self._rewards,
             keys.NEXT_OBS: next_obs if type(next_obs) is np.ndarray else _as_arrays(next_obs),
-            keys.DONE: self._was_done,
-            keys.NEXT_DONE: self._ended,
-            keys.NEXT_TERMINATED: self._terminated,
+            **self.columns,
         }
 
     def advance(self) -> None:
         """Begin the next step, once the one that was read is stored."""
         self._was_done[:] = self._ended
 
-    def _is_plain(self, values: Numbers, dtype: np.dtype) -> bool:
-        """Whether values are as Gymnasium's vector environments return them."""
+    def _are_plain(self, reward: Numbers, terminated: Numbers, truncated: Numbers) -> bool:
+        """Whether they are as Gymnasium's vector environments return them."""
         return (
-            type(values) is np.ndarray
-            and values.dtype == dtype
-            and values.shape == (self._num_envs,)
-            and values.flags.c_contiguous
+            type(reward) is type(terminated) is type(truncated) is np.ndarray
+            and reward.shape == terminated.shape == truncated.shape == self._shape
+            and reward.dtype == _FLOAT64
+            and terminated.dtype == truncated.dtype == _BOOL
+            and reward.flags.c_contiguous
+            and terminated.flags.c_contiguous
+            and truncated.flags.c_contiguous
         )
 
     def _column(self, values: Numbers) -> np.ndarray:
