@@ -43,7 +43,7 @@ test-all: $(STAMP) ## run the tests with the long tables
 
 chaos: $(STAMP) ## fail, tear and kill every write of a checkpoint, kill 500 trainings, forge 20,000 runs; takes hours
 	RECOLLECT_LONG=1 RECOLLECT_FORGERIES=$(FORGERIES) RECOLLECT_KILLS=$(KILLS) $(RUN) -m pytest -n $(JOBS) --dist loadgroup \
-		tests/unit/test_disk.py tests/unit/runs tests/unit/agent/storages/experience/persistence $(ARGS)
+		tests/unit/files/test_disk.py tests/unit/runs tests/unit/agent/storages/experience/persistence $(ARGS)
 
 check: $(STAMP) ## lint, format check, types
 	$(RUN) -m ruff check .

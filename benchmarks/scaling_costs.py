@@ -11,11 +11,12 @@ import numpy as np
 from benchmarks.sleepers import make_parts
 from recollect import keys
 from recollect.agent.storages import ReplayBuffer
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema_text import dump_schema, load_schema
 from recollect.scheme.base.commands import Command
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.base.worker import Worker
-from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.c_worker_set import CWorkerSet
 from recollect.scheme.collection.collectors.inbox import Inbox
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, contents

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import recollect as rc
+from recollect.agent.algorithms.losses.targets import td_target
 from recollect.agent.algorithms.off_policy.ddqn import DDQN, DDQNConfig
-from recollect.agent.algorithms.targets import td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import number, option
 

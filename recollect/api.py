@@ -1,10 +1,8 @@
 """`Agent`: train, evaluate and save an agent in a few lines."""
 
-import warnings
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -22,21 +20,19 @@ from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.callbacks import Callback, StepFunction, named_callbacks
 from recollect.checks import check_count, check_list, check_whole
 from recollect.config import RunConfig, build, resolve
-from recollect.config.files import Document, dump_document, parse_value
-from recollect.config.parts import ACTOR, ALGO, ENV, STORAGE, given_name
-from recollect.config.trust import references
+from recollect.config.parts import ENV, STORAGE, given_name
 from recollect.data.offline import load_data
-from recollect.errors import ConfigError, RecollectWarning
+from recollect.errors import ConfigError
 from recollect.export.card import ModelCard, Score, curve_of, score_of
 from recollect.export.exporter import export_policy, push_to_hub
+from recollect.files.lock import FolderLock
 from recollect.learner import Learner
-from recollect.lock import FolderLock
 from recollect.predictor import Predictor
 from recollect.roles import Algorithm, EnvFunction, Observation
-from recollect.runs.directory import RunDirectory, load_config
+from recollect.runs.checkpointing.saving import restore_training, save_training
+from recollect.runs.directory import RunDirectory, folder_for, load_config
+from recollect.runs.display.progress import Progress
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import Progress
-from recollect.runs.saving import restore_training, save_training
 from recollect.runs.writers import MetricWriter, RowFunction
 from recollect.scheme.collection.worker.evaluation import Evaluation, evaluate
 from recollect.scheme.scheme import Scheme
@@ -290,7 +286,7 @@ class Agent:
             Save the replay too, so that learning can resume at once. One that is already there is always brought up
             to date.
         """
-        run = self._folder_for(Path(folder))
+        run = folder_for(Path(folder), self.config)
         with FolderLock(run.path):
             with_storage = with_storage or run.storage_folder.exists()
             return save_training(run, self.scheme, self._elapsed_s, with_storage=with_storage)
@@ -338,33 +334,8 @@ class Agent:
         """Close the environments."""
         self.scheme.stop()
 
-    def _folder_for(self, folder: Path) -> RunDirectory:
-        """Find or make the folder of this agent's checkpoints: the named one, or the first that is free beside it."""
-        for number in count(1):
-            run = RunDirectory(folder if number == 1 else folder.with_name(f"{folder.name}-{number}"))
-            if not run.exists or self._is_kept_in(run):
-                break
-        if number > 1:
-            warnings.warn(
-                f"{folder} holds another agent; this one is saved in {run.path}", RecollectWarning, stacklevel=3
-            )
-        return run if run.exists else RunDirectory.create(run.path, self.config.to_document())
-
-    def _is_kept_in(self, run: RunDirectory) -> bool:
-        given = references(self.config.to_document())
-        try:
-            return _identity(RunConfig.from_document(run.config, given=given)) == _identity(self.config)
-        except ConfigError:
-            return False
-
 
 def _shows(progress: bool | None) -> bool:
     """Whether to show progress; if nothing was said, where somebody is likely to look."""
     console = Console()
     return console.is_terminal or console.is_jupyter if progress is None else progress
-
-
-def _identity(config: RunConfig) -> Document:
-    """What tells agents apart, as a file would say it: all but how long and where one is trained."""
-    document = parse_value(dump_document(config.with_defaults().to_document()))
-    return {entry: document[entry] for entry in (ALGO, ENV, ACTOR, STORAGE, "wrappers", "seed", "num_envs")}

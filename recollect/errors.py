@@ -1,7 +1,6 @@
 """One exception tree: each message says what is wrong, what was given, what was expected and what to do."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 
@@ -58,16 +57,22 @@ def closest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     return f"known: {', '.join(names)}" if otherwise is None else otherwise
 
 
-@contextmanager
-def memory_explained(what: str) -> Iterator[None]:
-    """Say of what takes more memory than there is which options make it smaller."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
+class MemoryExplained:
+    """Says of what takes more memory than there is, in a block, which options make it smaller."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         # PyTorch has no error of its own for this.
-        is_memory = isinstance(error, MemoryError) or "allocate memory" in str(error)
-        if isinstance(error, RecollectError) or not is_memory:
-            raise
-        raise OutOfMemoryError(
-            f"{what} needs more memory than there is ({error}); use fewer environments, smaller networks or batches"
-        ) from error
+        is_memory = isinstance(error, MemoryError) or (
+            isinstance(error, RuntimeError) and "allocate memory" in str(error)
+        )
+        if is_memory and not isinstance(error, RecollectError):
+            raise OutOfMemoryError(
+                f"{self._what} needs more memory than there is ({error}); use fewer environments, smaller networks or "
+                "batches"
+            ) from error

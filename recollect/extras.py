@@ -1,4 +1,4 @@
-"""Libraries that only some need: imported when they are, with an error that names the extra."""
+"""Optional libraries: imported on first use, with an error that names the extra."""
 
 import importlib
 from types import ModuleType

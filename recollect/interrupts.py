@@ -74,7 +74,7 @@ class _Raise:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if number in _ENDING and os.getpid() != self._process:
-            # A process that was forked meanwhile, such as an environment's, ends at once when it is told to.
+            # A process that was forked meanwhile, such as an environment's, ends at once when it is asked to.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         self.take(number)
@@ -120,10 +120,11 @@ class _Handling(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            previous = [(number, _signal.getsignal(number)) for number in self._numbers]
-            self._replaced = [(number, old) for number, old in previous if _may_replace(old)]
-        for number, _ in self._replaced:
-            _signal.signal(number, self._handler)
+            for number in self._numbers:
+                old = _signal.getsignal(number)
+                if _may_replace(old):
+                    self._replaced.append((number, old))
+                    _signal.signal(number, self._handler)
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         for number, old in self._replaced:

@@ -74,7 +74,7 @@ ACTION_MASK: Final = "action_mask"
 # Where environments say that a task was solved.
 IS_SUCCESS: Final = "is_success"
 
-# How Gymnasium's vector environments are told which envs to reset, and where they say when they do it themselves.
+# How one says to Gymnasium's vector environments which envs to reset, and where they say when they do it themselves.
 RESET_MASK: Final = "reset_mask"
 AUTORESET_MODE: Final = "autoreset_mode"
 

@@ -10,33 +10,22 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from recollect import keys, metrics, units
 from recollect.callbacks import Callback, Callbacks, KeepBest, StepFunction
 from recollect.checks import check_count, check_list, check_number, check_whole
 from recollect.config.describe import describe
-from recollect.errors import (
-    ConfigError,
-    NotFiniteError,
-    RecollectError,
-    RecollectWarning,
-    StorageError,
-    WorkerError,
-    memory_explained,
-)
+from recollect.errors import ConfigError, MemoryExplained, RecollectWarning
 from recollect.interrupts import Interrupts, held_back, interruptible
 from recollect.roles import ComponentFactory
+from recollect.runs.checkpointing.pace import CheckpointPace
 from recollect.runs.directory import RunDirectory
-from recollect.runs.pace import CheckpointPace
-from recollect.runs.rates import Rates
+from recollect.runs.display.rates import Rates
 from recollect.runs.recorder import Recorder
-from recollect.runs.state_files import flatten, write_tensors
+from recollect.runs.rescue import Rescue
+from recollect.runs.training_metrics import evaluation_metrics, scheme_metrics
 from recollect.runs.writers import MetricWriter, RowFunction
-from recollect.scheme.collection.collectors.reports import gradient_worker_metrics, worker_metrics
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.gradients.g_worker import GWorker
-from recollect.scheme.gradients.status import GradientReport
 from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)
@@ -150,6 +139,7 @@ class Learner:
         self.logged: dict[str, float] = {}
         self.unwritten: set[str] = set()
         self._rates = Rates()
+        self._memory_explained = MemoryExplained("the training")
         callbacks, writers = check_list("callbacks", callbacks), check_list("writers", writers)
         keeps_best = log_dir is None or any(isinstance(callback, KeepBest) for callback in callbacks)
         self._callbacks = Callbacks(callbacks if keeps_best else [*callbacks, KeepBest()])
@@ -164,6 +154,7 @@ class Learner:
             in_background=background_checkpoints,
             writers=writers,
         )
+        self._rescue = Rescue(self._recorder, self)
         if self.run is not None:
             self.run.checkpoints.num_kept, self.run.checkpoints.oldest_s = num_kept, oldest_s
         if resume:
@@ -209,7 +200,7 @@ class Learner:
         _LOG.info("the training stops at %d steps: %s", self.num_steps, reason)
 
     def log(self, values: Mapping[str, float]) -> None:
-        """Add metrics of one's own to the next row: to the run's CSV file, TensorBoard and all other writers."""
+        """Add custom metrics to the next row: to the run's CSV file, TensorBoard and all other writers."""
         numbers = {name: check_number(f"the metric {name}", value, -math.inf) for name, value in values.items()}
         if metrics.STEPS in numbers:
             raise ConfigError(f"the metric {metrics.STEPS!r} is the learner's own; use another name")
@@ -224,14 +215,14 @@ class Learner:
         run that has a folder, a checkpoint is saved there.
         """
         with held_back():
-            with self._saved_first():
+            with self._rescue:
                 self._start()
                 self._run_stage()
                 self._tell_of_episodes()
             if self.num_updates >= self._next_test:
                 self.evaluate()
                 self._next_test = self._following_test()
-            with self._saved_first():
+            with self._rescue:
                 self._callbacks.call("on_step", self)
             if self._recorder.is_due(self):
                 self._recorder.follow(self)
@@ -269,7 +260,7 @@ class Learner:
     def evaluate(self, num_episodes: int | None = None) -> Evaluation:
         """Evaluate the present actor without exploration, by default over the algorithm's `num_test_episodes`."""
         num_episodes = self.scheme.algo.num_test_episodes if num_episodes is None else num_episodes
-        with self._saved_first():
+        with self._rescue:
             evaluation = self.scheme.col_worker.evaluate_episodes(num_episodes)
             self.last_evaluation = evaluation
             self._callbacks.call("on_evaluation", self, evaluation)
@@ -278,27 +269,15 @@ class Learner:
     def get_metrics(self) -> dict[str, float]:
         """Return the present metrics of the training, by the names in `recollect.metrics`."""
         steps_per_s, updates_per_s = self._rates.per_second()
-        status = self.scheme.status()
-        episodes = status.episodes
         found: dict[str, float | None] = {
             metrics.STEPS: self.num_steps,
             metrics.UPDATES: self.num_updates,
-            metrics.EPISODES: episodes.num_episodes,
             metrics.ELAPSED_S: self.elapsed_s,
             metrics.STEPS_PER_S: steps_per_s,
             metrics.UPDATES_PER_S: updates_per_s,
-            metrics.TRAIN_RETURN: episodes.mean_return,
-            metrics.TRAIN_LENGTH: episodes.mean_length,
-            metrics.TRAIN_SUCCESS: episodes.success_rate,
-            metrics.STORAGE_SIZE: status.num_stored,
-            metrics.STORAGE_CAPACITY: status.num_most,
-            metrics.STORAGE_BYTES: status.num_bytes,
-            metrics.ENV_FAILURES: status.num_env_failures,
+            **scheme_metrics(self.scheme),
+            **evaluation_metrics(self.last_evaluation),
         }
-        found |= worker_metrics(status.reports)
-        found |= _of_gradients(self.scheme.gradients.report())
-        found |= _of_evaluation(self.last_evaluation)
-        found |= _of_updates(self.scheme.update_worker.recent_updates)
         found[metrics.CHECKPOINT_STALL_MS] = self._recorder.stall_ms
         found[metrics.CHECKPOINT_WRITE_S] = self._recorder.write_s
         if self._recorder.num_failed:
@@ -435,7 +414,7 @@ class Learner:
     def _tell_of_checkpoints(self, *more: Path) -> None:
         """Tell callbacks of the checkpoints that were written on the way, and of more."""
         for path in (*self._recorder.take_new(), *more):
-            with self._saved_first():
+            with self._rescue:
                 self._callbacks.call("on_checkpoint", self, path)
 
     def _following_test(self) -> float:
@@ -446,7 +425,7 @@ class Learner:
     def _run_stage(self) -> None:
         begin = time.perf_counter()
         try:
-            with memory_explained("the training"):
+            with self._memory_explained:
                 if self._is_offline:
                     num_left = min(self.offline_updates, self._next_test) - self.num_updates
                     num_batches = int(min(num_left, _OFFLINE_UPDATES_A_STAGE))
@@ -467,59 +446,6 @@ class Learner:
         if self.run is not None and self.num_updates // every > num_before // every:
             self.request_checkpoint()
 
-    def _saved_first(self) -> "_SavedFirst":
-        """Save a checkpoint before an error ends the run, and add its location to the message."""
-        return _SavedFirst(self._tell_where)
-
-    def _tell_where(self, error: RecollectError) -> None:
-        if self.run is not None:
-            message = str(error).rstrip(".")
-            # Errors of workers have several lines; all others stay on one line.
-            between = "\n" if "\n" in message else ". "
-            error.args = (between.join([message, *self._rescue(error, self.run)]),)
-
-    def _rescue(self, error: RecollectError, run: RunDirectory) -> list[str]:
-        """Save a checkpoint to resume from and the offending batch, if any; returns where they are."""
-        before = run.checkpoints.paths()
-        batch = self.scheme.gradients.offending_batch if isinstance(error, NotFiniteError) else None
-        told = [] if batch is None else [_keep_batch(run.batch_file, batch)]
-        try:
-            # A gradient that is not finite is never applied: the weights are still good.
-            return [*told, f"The training so far is saved in {self._save_what_can_be()}"]
-        except (RecollectError, OSError) as reason:
-            last = f"the last good checkpoint is {before[-1]}" if before else "there was no checkpoint yet"
-            return [*told, f"The training since then could not be saved ({reason}); {last}"]
-
-    def _save_what_can_be(self) -> Path:
-        """Write a checkpoint, without the replay if it cannot be written or the workers that hold it are gone."""
-        try:
-            return self._recorder.save(self)
-        except (StorageError, WorkerError):
-            return self._recorder.save(self, with_storage=False)
-
-
-class _SavedFirst:
-    """Calls a function with an error of the library's own that ends the block."""
-
-    def __init__(self, on_error: Callable[[RecollectError], None]) -> None:
-        self._on_error = on_error
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if isinstance(error, RecollectError):
-            self._on_error(error)
-
-
-def _keep_batch(path: Path, batch: Mapping[str, Any]) -> str:
-    """Save a batch, and say where it is or why it could not be saved."""
-    try:
-        write_tensors(path, flatten(batch))
-    except (RecollectError, OSError) as reason:
-        return f"The batch could not be saved ({reason})"
-    return f"The batch is in {path}"
-
 
 def _run_directory(
     log_dir: str | PathLike[str] | None, config: Mapping[str, Any] | None, command: str | None, *, resume: bool
@@ -531,40 +457,3 @@ def _run_directory(
 
 def _interval(name: str, given: int | None, default: int) -> int:
     return max(1, default) if given is None else check_count(name, given)
-
-
-def _of_evaluation(evaluation: Evaluation | None) -> dict[str, float | None]:
-    if evaluation is None:
-        return {}
-    return {
-        metrics.EVAL_RETURN: evaluation.mean,
-        metrics.EVAL_STANDARD_ERROR: evaluation.standard_error,
-        metrics.EVAL_LENGTH: float(np.mean(evaluation.lengths)),
-        metrics.EVAL_SUCCESS: evaluation.success_rate,
-        metrics.EVAL_EPISODES: len(evaluation.returns),
-    }
-
-
-def _of_gradients(report: GradientReport) -> dict[str, float | None]:
-    """Metrics of remote gradient workers; empty without any."""
-    if not report.num_workers:
-        return {}
-    return {
-        metrics.GRADIENT_WORKERS: report.num_workers,
-        metrics.GRADIENT_WORKERS_ALIVE: sum(worker.is_alive for worker in report.reports),
-        metrics.GRADIENT_RESTARTS: report.num_restarts,
-        metrics.ASYNCHRONY: float(np.mean(report.lags)) if report.lags else None,
-        metrics.ASYNCHRONY_MAX: max(report.lags, default=None),
-        **gradient_worker_metrics(report.reports),
-    }
-
-
-def _of_updates(updates: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Means over recent updates of the numbers that algorithm and storage report."""
-    values: dict[str, list[float]] = {}
-    for info in updates:
-        for part, prefix in ((keys.ALGORITHM, metrics.ALGORITHM_PREFIX), (keys.STORAGE, metrics.STORAGE_PREFIX)):
-            for name, value in info.get(part, {}).items():
-                if name != keys.ERRORS:
-                    values.setdefault(prefix + name, []).append(float(value))
-    return {name: float(np.mean(numbers)) for name, numbers in values.items()}

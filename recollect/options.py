@@ -138,8 +138,8 @@ class Options:
         values = ((entry, getattr(self, entry.name)) for entry in fields(self))
         return {entry.name: value for entry, value in values if entry.default is MISSING or value != entry.default}
 
-    def told(self, *others: str) -> str:
-        """The same as `name=value, ...`, without some others, for those who show them."""
+    def summary(self, *others: str) -> str:
+        """The same as `name=value, ...`, without some others, to be shown."""
         return ", ".join(f"{name}={_shown(value)}" for name, value in self.changed().items() if name not in others)
 
 

@@ -1,4 +1,4 @@
-"""Our names of other libraries' options, for hints in error messages only."""
+"""Our names for other libraries' options, for hints in error messages only."""
 
 from collections.abc import Container, Mapping
 from typing import Final

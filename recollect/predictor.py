@@ -1,4 +1,4 @@
-"""`Predictor`: actions for observations, one or many, as an environment gives and takes them."""
+"""`Predictor`: actions for one observation or a batch, in the environment's own forms."""
 
 from collections.abc import Mapping
 from typing import Any

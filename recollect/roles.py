@@ -1,6 +1,6 @@
 """The roles of an agent, on one page: what each part promises to the others.
 
-Signatures across packages name these protocols, not classes, so that a part of one's own only has to keep the
+Signatures across packages name these protocols, not classes, so that a custom part only has to keep the
 promise. Shapes: `num_envs` environments step together, `batch` rows are learned from at once, `R` is the width of
 a hidden state.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from recollect.agent.envs.step import Step
     from recollect.agent.storages.experience.store.outbox import Outbox
-    from recollect.agent.storages.experience.store.ring_piece import RingPiece
+    from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
     from recollect.scheme.base.commands import Command
     from recollect.scheme.collection.agent_worker import AgentWorker
     from recollect.scheme.collection.collectors.reports import WorkerReport
@@ -218,7 +218,7 @@ class ActsThrough(Protocol):
     def acting_through(self, actor: Any) -> Algorithm: ...
 
 
-class RewardsNews(Protocol):
+class RewardsNovelty(Protocol):
     """An algorithm that may add rewards of its own to those of the task."""
 
     @property

@@ -1,4 +1,4 @@
-"""Units, and quantities and lines as people read them."""
+"""Units, and the formatting of quantities and lines."""
 
 import re
 from typing import Final

@@ -26,7 +26,7 @@ from benchmarks.machine import cpu_model
 from tests.integration import test_alpha_alone, test_examples, test_learning
 from tests.integration.ray import test_cells, test_killed_runs
 from tests.integration.ray.cluster import running_cluster
-from tests.learning import MOST_FALSE_ALARMS, TRIALS, Check, read_trials, scores_of
+from tests.learning import MAX_FALSE_ALARMS, TRIALS, Check, read_trials, scores_of
 
 RAY_CHECKS: Final = test_cells.CHECKS | test_killed_runs.CHECKS
 CHECKS: Final[dict[str, Check]] = test_learning.CHECKS | test_examples.CHECKS | test_alpha_alone.CHECKS | RAY_CHECKS
@@ -105,7 +105,7 @@ def report(names: list[str]) -> int:
     trials, num_unsafe = read_trials(), 0
     for name in names:
         check, scores = CHECKS[name], scores_of(name, trials)
-        unsafe = not scores or check.false_alarm(scores) >= MOST_FALSE_ALARMS
+        unsafe = not scores or check.false_alarm(scores) >= MAX_FALSE_ALARMS
         num_unsafe += unsafe
         line = check.summary(scores) if scores else "no trials"
         print(f"{name:48} threshold {check.threshold:6}  {line}{'  UNSAFE' if unsafe else ''}")

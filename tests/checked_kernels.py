@@ -108,16 +108,11 @@ sys.modules[f"{_KERNELS}.pointers"] = _checked_pointers()
 
 # What follows imports the kernels, with the module above in place.
 from recollect.agent.storages import ReplayBuffer  # noqa: E402
-from recollect.agent.storages.experience.persistence.manifest import MOST_STEPS  # noqa: E402
-from recollect.agent.storages.experience.persistence.snapshot_content import (  # noqa: E402
-    Content,
-    Part,
-    SlotValues,
-    put_steps,
-)
+from recollect.agent.storages.experience.persistence.manifest import MAX_STEPS  # noqa: E402
+from recollect.agent.storages.experience.persistence.snapshot_content import Content, Part, SlotValues, put_steps  # noqa: E402
 from recollect.agent.storages.experience.store.allocator import Allocator  # noqa: E402
-from recollect.agent.storages.experience.store.lane_ring import LaneRing  # noqa: E402
-from recollect.agent.storages.experience.store.ring_piece import RingPiece  # noqa: E402
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing  # noqa: E402
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece  # noqa: E402
 from recollect.errors import RecollectError  # noqa: E402
 from tests.fuzzing import WHOLE  # noqa: E402
 from tests.simulated import SourceStream, as_sample, state_numbers  # noqa: E402
@@ -187,7 +182,7 @@ def _words_of(data: np.ndarray) -> np.ndarray:
 def restore(schema: Any, data: np.ndarray, rng: random.Random) -> None:
     """Put a piece into a ring, perhaps a smaller one or twice, and cut all out of it again."""
     ring = CheckedRing(schema, NUM_ENVS, rng.choice([2, 5, NUM_STEPS, 2 * NUM_STEPS]), Allocator())
-    part = Part(0, MOST_STEPS, lambda: data)
+    part = Part(0, MAX_STEPS, lambda: data)
     lowest = np.zeros(NUM_ENVS, np.int64)
     put_steps(ring, NUM_ENVS, lowest, [Content([part] * rng.choice([1, 2]), NO_SLOTS, {})])
     CheckedPiece.cut_from(ring, 0, ring.lows, ring.heads)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect import disk
+from recollect.files import disk
 
 # Calls of the file layer that change something.
 OPERATIONS = ("open", "write", "fsync", "replace", "link", "unlink", "mkdir", "rmdir")

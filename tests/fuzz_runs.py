@@ -24,7 +24,7 @@ from tests.fuzzing import SETTINGS, forge
 RESUMED = "resumed"
 UNTYPED = "untyped"
 SECONDS_EACH = 60
-MOST_BYTES = 8 << 30
+MAX_BYTES = 8 << 30
 # A folder in memory if there is one: most of the time would go into syncing what is removed at once.
 IN_MEMORY = Path("/dev/shm")
 
@@ -54,7 +54,7 @@ def outcome_of(folder: Path, kind: str) -> str:
 
 def main(source: Path, first: int, number: int) -> None:
     warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     place = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None
     for each in range(first, first + number):
         folder = Path(tempfile.mkdtemp(prefix="forged-", dir=place))

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from recollect.disk import seal
+from recollect.files.disk import seal
 
 SETTINGS = "settings"
 CHANGES = ["steps", "threads", "num_envs"]

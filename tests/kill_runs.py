@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from recollect import disk, learner, metrics
+from recollect import learner, metrics
 from recollect.api import Agent
 from recollect.cli import main as recollect
 from recollect.cli import session
+from recollect.files import disk
 from recollect.runs import RunDirectory
-from recollect.runs.state_files import read_state
+from recollect.runs.checkpointing.state_files import read_state
 from tests.faulty_disk import WatchedOS
 from tests.kill_cells import Cell, all_cells, few_cells, register_envs, set_cells
 from tests.zygote import in_child

@@ -17,7 +17,7 @@ from recollect.config import build, resolve
 from recollect.learner import Learner
 
 SEEDS: Final = (1, 2, 3)
-MOST_FALSE_ALARMS: Final = 1e-4
+MAX_FALSE_ALARMS: Final = 1e-4
 TRIALS: Final = Path(__file__).with_name("learning_trials.jsonl")
 
 

@@ -14,7 +14,16 @@ from benchmarks.learn.statistics import Interval, middle_with_interval
 STORAGES: Final = "storages, on Pendulum-v1 and LunarLander-v3"
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "finitely many actions": ("CartPole-v1", "Acrobot-v1", "LunarLander-v3"),
-    "continuous actions": ("Pendulum-v1", "MountainCarContinuous-v0", "InvertedPendulum-v5", "HalfCheetah-v5"),
+    "continuous actions": (
+        "Pendulum-v1",
+        "MountainCarContinuous-v0",
+        "InvertedPendulum-v5",
+        "HalfCheetah-v5",
+        "Hopper-v5",
+        "Walker2d-v5",
+        "DMC cheetah-run",
+        "DMC walker-walk",
+    ),
     "goals": ("FetchReach-v4", "16-bit flip"),
     "rewards that chance hardly finds": ("MountainCar-v0", "chain of 40 rooms"),
     "memory": ("recall after 20 steps",),
@@ -39,12 +48,16 @@ SCALES: Final[Mapping[str, Scale]] = {
     "MountainCarContinuous-v0": Scale(-33.1, 95.0, "SAC, SB3 zoo"),
     "InvertedPendulum-v5": Scale(5.2, 1000.0, "the most there is"),
     "HalfCheetah-v5": Scale(-284.0, 6515.0, "SAC after 100,000 steps, Tianshou"),
+    "Hopper-v5": Scale(18.2, 2249.0, "MR.Q after 100,000 steps (Fujimoto et al., 2025)"),
+    "Walker2d-v5": Scale(1.5, 3127.0, "MR.Q after 100,000 steps (Fujimoto et al., 2025)"),
+    "DMC cheetah-run": Scale(7.5, 329.0, "SAC after 100,000 steps (Lee et al., 2024)"),
+    "DMC walker-walk": Scale(40.7, 783.0, "SAC after 100,000 steps (Lee et al., 2024)"),
     "FetchReach-v4": _SHARE,
     "16-bit flip": _SHARE,
     "chain of 40 rooms": _SHARE,
     "recall after 20 steps": Scale(0.5, 1.0, "every answer is right"),
 }
-"""By task. Chance is the mean return of random actions, measured on 2026-11-18 over 15 to 100 episodes."""
+"""By task. Chance is the mean return of random actions, measured on 2026-11-18 and 19 over 15 to 100 episodes."""
 
 
 @dataclass(frozen=True)

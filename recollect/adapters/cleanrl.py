@@ -1,4 +1,4 @@
-"""Recollect's storages under the names that CleanRL's scripts use: put this import in the place of theirs.
+"""Drop-in replay buffers for CleanRL's scripts: replace the import and keep the rest.
 
 Two lines of a script change. Its target, `data.rewards.flatten() + (1 - data.dones.flatten()) * args.gamma * value`,
 becomes `data.rewards.flatten() + data.discounts.flatten() * value`; and with `PERBuffer` the loss is weighted by

@@ -1,4 +1,4 @@
-"""The contents of a storage as plain bytes, for whoever pickles a buffer: Recollect's own checked snapshot."""
+"""The contents of a storage as bytes, for libraries that pickle buffers: Recollect's own checked snapshot."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""`StepLayout`: steps as Stable-Baselines3 and CleanRL lay them out, given by spaces."""
+"""`StepLayout`: the shapes and dtypes in which Stable-Baselines3 and CleanRL store steps, derived from spaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every kind of part by name: built in, registered, of an installed package, or `package.module:Name`."""
+"""Registries of parts by name: built in, registered, from installed packages, or `package.module:Name`."""
 
 import ast
 import re
@@ -271,10 +271,10 @@ FEATURES: Final["Registry[FeaturesBuilder]"] = Registry(
     "features",
     "features",
     {
-        "auto": f"{_NETWORKS}.features:build_features",
-        "impala": f"{_NETWORKS}.features:build_impala_features",
-        "data-efficient": f"{_NETWORKS}.features:build_data_efficient_features",
-        "flat": f"{_NETWORKS}.features:build_flat_features",
+        "auto": f"{_NETWORKS}.features.builders:build_features",
+        "impala": f"{_NETWORKS}.features.builders:build_impala_features",
+        "data-efficient": f"{_NETWORKS}.features.builders:build_data_efficient_features",
+        "flat": f"{_NETWORKS}.features.builders:build_flat_features",
     },
 )
 MEMORIES: Final["Registry[MemoryBuilder]"] = Registry(

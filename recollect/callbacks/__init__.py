@@ -1,4 +1,4 @@
-"""One's own code in the training loop, and ready-made callbacks that stop, save and schedule.
+"""User code in the training loop, and ready-made callbacks that stop, save and schedule.
 
 Used by the learner, `Agent` and the command line; callbacks drive a learner and know its run's folder.
 """

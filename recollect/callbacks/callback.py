@@ -1,4 +1,4 @@
-"""`Callback`: one's own code in the training loop."""
+"""`Callback`: user code in the training loop."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Callbacks that save: the best model, and checkpoints at a pace of one's own."""
+"""Callbacks that save: the best model, and checkpoints at chosen intervals."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.callbacks.callback import Callback
 from recollect.checks import check_count
-from recollect.runs.saving import save_training
+from recollect.runs.checkpointing.saving import save_training
 
 if TYPE_CHECKING:
     from recollect.learner import Learner
@@ -47,7 +47,7 @@ class KeepBest(Callback):
 
 
 class SaveEvery(Callback):
-    """Saves a checkpoint into the run's folder every so many env steps, beside the training.
+    """Saves a checkpoint into the run's folder at a fixed interval of env steps, in the background.
 
     Parameters
     ----------

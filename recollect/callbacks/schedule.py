@@ -10,7 +10,7 @@ from recollect.agent.registry import FUNCTIONS, is_reference
 from recollect.callbacks.callback import Callback
 from recollect.config.parts import ALGO, STORAGE
 from recollect.errors import ConfigError, closest
-from recollect.records import as_count, as_number
+from recollect.files.records import as_count, as_number
 
 if TYPE_CHECKING:
     from recollect.learner import Learner

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.callbacks.callback import Callback
 from recollect.checks import check_count, check_number
 from recollect.errors import ConfigError
-from recollect.records import as_count
+from recollect.files.records import as_count
 
 if TYPE_CHECKING:
     from recollect.learner import Learner
@@ -36,7 +36,7 @@ class StopAt(Callback):
 
 
 class StopWithoutImprovement(Callback):
-    """Stops once so many evaluations in a row have not been better than the best before them.
+    """Stops after `patience` evaluations in a row without a new best one.
 
     Parameters
     ----------

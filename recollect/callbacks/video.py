@@ -1,4 +1,4 @@
-"""`RecordVideo`: films the agent as it learns."""
+"""`RecordVideo`: records videos of the agent during training."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class RecordVideo(Callback):
-    """Records episodes without exploration every so many env steps, in `videos/step-N` of the run's folder.
+    """Records episodes without exploration at a fixed interval of env steps, in `videos/step-N` of the run's folder.
 
     The environment must have the render mode `rgb_array`, and videos need the extra `video`.
 

@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _as_typed(message: str) -> str:
-    """What errors tell callers from Python to change, as one types it."""
+    """An error's advice for Python callers, in the words of the command line."""
     return message.replace("Use the algorithm ", "Use --algo ").replace("trust=True", "--trust")
 
 
@@ -107,7 +107,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise ConfigError(f"there is no command {name!r}; {closest(name, COMMANDS)}")
-    command: Any = import_module(f"recollect.cli.{name}")
+    command: Any = import_module(f"recollect.cli.commands.{name}")
     code: int = command.run(command.make_parser().parse_args(rest))
     return code
 

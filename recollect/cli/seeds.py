@@ -80,11 +80,11 @@ class _Trainings:
         if process is None:
             return exit_code(KeyboardInterrupt())
         for line in process.stdout or ():
-            self._tell(name, line.rstrip("\n"))
+            self._show(name, line.rstrip("\n"))
         code = process.wait()
         # One that has just ended may have no handler left for the interrupt that was forwarded to all.
         if code < 0 and not (self._is_over and code == -signal.SIGINT):
-            self._tell(name, f"error: the process was ended by signal {-code}")
+            self._show(name, f"error: the process was ended by signal {-code}")
         return code if code >= 0 else _BY_SIGNAL - code
 
     def interrupt(self, *, again: bool = False) -> None:
@@ -99,7 +99,7 @@ class _Trainings:
             for process in self._processes:
                 process.send_signal(signal.SIGINT)
 
-    def _tell(self, name: str, line: str) -> None:
+    def _show(self, name: str, line: str) -> None:
         try:
             with hang_ups():
                 self._display.tell(name, line)

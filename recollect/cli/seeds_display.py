@@ -1,4 +1,4 @@
-"""What one sees of trainings with several seeds: one table, or plain lines where there is no terminal."""
+"""The display of a training with several seeds: one table, or plain lines without a terminal."""
 
 import re
 import threading
@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from recollect.runs.live import LiveDisplay
+from recollect.runs.display.live import LiveDisplay
 from recollect.units import folded
 
 # Lines that the next one of the same run replaces: the summary, progress, and the evaluation at the end.

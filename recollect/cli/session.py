@@ -15,15 +15,15 @@ from recollect.callbacks import Callback, StopAt, named_callbacks
 from recollect.cli.summary import new_folder, say, summarise
 from recollect.config import RunConfig, build
 from recollect.data.offline import load_data
-from recollect.disk import read_file, remove_file, write_file
 from recollect.errors import ConfigError, RecollectError, StorageError
+from recollect.files.disk import read_file, remove_file, write_file
+from recollect.files.lock import FolderLock
+from recollect.files.records import MAX_BYTES, PARSE_ERRORS
 from recollect.interrupts import Interrupts, exit_code, interruptible
 from recollect.learner import Learner
-from recollect.lock import FolderLock
-from recollect.records import MOST_BYTES, PARSE_ERRORS
 from recollect.runs.directory import RunDirectory
+from recollect.runs.display.progress import Progress
 from recollect.runs.plots import plot_run
-from recollect.runs.progress import Progress
 from recollect.runs.writers import MetricWriter, MLflowWriter, WandbWriter
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme
@@ -78,7 +78,7 @@ class _SessionOptions:
         if not path.is_file():
             return cls()
         try:
-            return cls(**json.loads(read_file(path, MOST_BYTES)))
+            return cls(**json.loads(read_file(path, MAX_BYTES)))
         except PARSE_ERRORS as error:
             raise StorageError(f"{path} cannot be read: {error}; correct the file, or remove it") from error
 
@@ -126,7 +126,7 @@ def resume(config: RunConfig, run: RunDirectory, *, trust: bool = False) -> int:
 
     Metrics go to services that its files name only if the caller trusts them.
     """
-    # Locked before anything is built, and before other services hear of the run.
+    # Locked before anything is built, and before other services know of the run.
     with FolderLock(run.path):
         kept = _SessionOptions.read(run.path)
         if kept.services and not trust:

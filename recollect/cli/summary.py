@@ -15,7 +15,7 @@ from recollect.errors import ConfigError
 from recollect.units import folded
 
 # Options that tell most of how storages draw, and the storage that is about it; others tell it where it is on.
-_TELLING: Final = {"alpha": "per", "eta": "ere", "share": "her", "data_share": "mixed", "gae_lambda": "gae"}
+_KEY_OPTIONS: Final = {"alpha": "per", "eta": "ere", "share": "her", "data_share": "mixed", "gae_lambda": "gae"}
 
 
 def summarise(config: RunConfig, num_threads: int, folder: Path) -> str:
@@ -54,13 +54,13 @@ def _storage(config: RunConfig) -> str:
     storage_class = class_of(STORAGE, config.storage)
     title = getattr(storage_class, "title", storage_class.__name__)
     known = options_of(STORAGE, config.storage)
-    values = {name: config.storage_options.get(name, known[name].default) for name in _TELLING if name in known}
-    told = [
+    values = {name: config.storage_options.get(name, known[name].default) for name in _KEY_OPTIONS if name in known}
+    options = [
         f"{name} {_amount(value)}"
         for name, value in values.items()
-        if _TELLING[name] == config.storage or value != known[name].default
+        if _KEY_OPTIONS[name] == config.storage or value != known[name].default
     ]
-    return f"{title}({', '.join(told)})" if told else title
+    return f"{title}({', '.join(options)})" if options else title
 
 
 def _amount(value: float | Mapping[str, float]) -> str:

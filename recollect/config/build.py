@@ -1,4 +1,4 @@
-"""Builds the parts of an agent from a config: the one place where they are put together."""
+"""Builds the parts of an agent from a config: the only place that assembles them."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from recollect.config.parts import (
     ACTOR,
     ALGO,
     ENV,
-    MOST_TRANSITIONS,
+    MAX_TRANSITIONS,
     SCHEME,
     STORAGE,
     class_of,
@@ -16,7 +16,7 @@ from recollect.config.parts import (
     options_of,
 )
 from recollect.config.run_config import RunConfig
-from recollect.errors import ConfigError, memory_explained
+from recollect.errors import ConfigError, MemoryExplained
 
 if TYPE_CHECKING:
     from recollect.scheme.scheme import Scheme
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def build(config: RunConfig) -> "Scheme":
     """Put the parts of an agent together as the config says."""
-    with memory_explained("what the config asks for"):
+    with MemoryExplained("what the config asks for"):
         return _assemble(config)
 
 
@@ -53,7 +53,7 @@ def _assemble(config: RunConfig) -> "Scheme":
         obs_space, action_space, algo_factory, seed=config.seed, **config.options(ACTOR)
     )
     # Where they are not given, the storage's seed and size follow from the run, its stacks from the environments.
-    size = algo_factory.config.update_every if on_policy else -(-MOST_TRANSITIONS // config.num_envs)
+    size = algo_factory.config.update_every if on_policy else -(-MAX_TRANSITIONS // config.num_envs)
     follow = {"seed": config.seed, "size": size, "frame_stack": train_envs.frame_stack()}
     known = options_of(STORAGE, config.storage)
     options = {name: value for name, value in follow.items() if name in known} | config.options(STORAGE)

@@ -1,4 +1,4 @@
-"""The config of an agent that was put together from its parts: `build` turned round."""
+"""The config of an agent that was built from its parts: the inverse of `build`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -8,15 +8,15 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from recollect.agent.registry import NAME
-from recollect.disk import read_file, write_file
 from recollect.errors import ConfigError, StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import read_file, write_file
+from recollect.files.records import PARSE_ERRORS
 
 Document = dict[str, Any]
 
-_MOST_BYTES: Final = 1 << 20
-_MOST_VALUES: Final = 100_000
-_MOST_DIGITS: Final = 400
+_MAX_BYTES: Final = 1 << 20
+_MAX_VALUES: Final = 100_000
+_MAX_DIGITS: Final = 400
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -77,7 +77,7 @@ def parse_overrides(texts: Iterable[str]) -> Document:
 
 def _read_text(path: Path) -> str:
     try:
-        return read_file(path.resolve(), _MOST_BYTES).decode()
+        return read_file(path.resolve(), _MAX_BYTES).decode()
     except StorageError as error:
         raise ConfigError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -119,8 +119,8 @@ def _check_size(value: object) -> None:
     while left:
         inner = left.pop()
         num_values += 1
-        if num_values > _MOST_VALUES:
-            raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+        if num_values > _MAX_VALUES:
+            raise ValueError(f"its aliases stand for more than {_MAX_VALUES:,} values")
         if isinstance(inner, Mapping):
             left += [*inner.keys(), *inner.values()]
         elif isinstance(inner, (list, tuple, set)):
@@ -186,16 +186,16 @@ def _loader() -> Any:
             parts = [part for several in lists for part in several if isinstance(part, yaml.MappingNode)]
             for part in {id(part): part for part in parts}.values():
                 self.flatten_mapping(part)
-            if sum(len(part.value) for part in parts) > _MOST_VALUES:
-                reason = f"it merges more than {_MOST_VALUES:,} values"
+            if sum(len(part.value) for part in parts) > _MAX_VALUES:
+                reason = f"it merges more than {_MAX_VALUES:,} values"
                 raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
             super().flatten_mapping(node)
 
         def construct_scalar(self, node: Any) -> Any:
             value = super().construct_scalar(node)
-            if node.tag in _NUMBERS and (len(value) > _MOST_DIGITS or ":" in value):
+            if node.tag in _NUMBERS and (len(value) > _MAX_DIGITS or ":" in value):
                 reason = (
-                    f"a number has at most {_MOST_DIGITS} digits and no colon, got {value[:20]!r}; put a text in quotes"
+                    f"a number has at most {_MAX_DIGITS} digits and no colon, got {value[:20]!r}; put a text in quotes"
                 )
                 raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
             return value

@@ -72,7 +72,7 @@ def _kinds(obs_space: "gym.Space[Any]", action_space: "gym.Space[Any]") -> list[
     """What a task with these spaces is, most special first."""
     from gymnasium.spaces import Box, Dict
 
-    from recollect.agent.actors.networks.images import is_image
+    from recollect.agent.actors.networks.features.images import is_image
 
     spaces = list(obs_space.spaces.values()) if isinstance(obs_space, Dict) else [obs_space]
     if any(isinstance(space, Box) and is_image(space) for space in spaces):

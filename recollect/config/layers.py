@@ -1,4 +1,4 @@
-"""Documents that describe a run, laid over one another: a preset, a file, overrides."""
+"""Merging the documents that describe a run: preset, file, overrides."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -38,7 +38,7 @@ def split(document: Document, settings: Iterable[str]) -> tuple[dict[str, Docume
     return parts, {entry: value for entry, value in document.items() if entry not in PARTS}
 
 
-def lay_over(document: Document, layer: Document, settings: Iterable[str]) -> Document:
+def overlay(document: Document, layer: Document, settings: Iterable[str]) -> Document:
     """Lay one document over another; a part that is exchanged keeps the options that the new one has."""
     parts, own = split(document, settings)
     new_parts, new_own = split(layer, settings)
@@ -58,13 +58,13 @@ def override(document: Document, overrides: Mapping[str, Any], settings: Iterabl
     Values are the caller's, who may give classes and functions where files have names.
     """
     exchanged = {path: _given_part(path, value) for path, value in overrides.items() if path in PARTS}
-    document = lay_over(document, exchanged, settings)
+    document = overlay(document, exchanged, settings)
     document.setdefault(STORAGE, {}).setdefault(NAME, default_storage(document[ALGO][NAME]))
     for path, value in overrides.items():
         if path not in exchanged:
             part, option = _place(document, path, settings)
             layer = {option: value} if part is None else {part: _given_option(document, part, option, value)}
-            document = lay_over(document, layer, settings)
+            document = overlay(document, layer, settings)
     return document
 
 
@@ -82,7 +82,7 @@ def _given_option(document: Document, part: str, option: str, value: object) -> 
     return {option: named_value(known[option], value) if option in known else value}
 
 
-def give_again(document: Document, given: Mapping[str, Any]) -> Document:
+def replace_given(document: Document, given: Mapping[str, Any]) -> Document:
     """Exchange parts of a run's document for those that the caller gives, without asking what is exchanged.
 
     Parameters

@@ -20,7 +20,7 @@ SCHEME: Final = "scheme"
 PARTS: Final = (ALGO, ENV, ACTOR, STORAGE, SCHEME)
 NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
 # Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
-MOST_TRANSITIONS: Final = 1_000_000
+MAX_TRANSITIONS: Final = 1_000_000
 
 _REGISTRIES: Final[Mapping[str, Registry[Any]]] = {ALGO: ALGORITHMS, ENV: ENVS, STORAGE: STORAGES}
 
@@ -110,7 +110,7 @@ def listed_options(storage: str) -> Mapping[str, Option]:
 
     # Without a size, a storage has what the run needs: one rollout, or the replay of one environment.
     on_policy = issubclass(class_of(STORAGE, storage), RolloutBuffer)
-    size = f"{ALGO}.update_every" if on_policy else MOST_TRANSITIONS
+    size = f"{ALGO}.update_every" if on_policy else MAX_TRANSITIONS
     known, values = options_of(STORAGE, storage), {"size": size} | recommended(storage, {}, 1)
     return {name: replace(option, default=values.get(name, option.default)) for name, option in known.items()}
 

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 # More than any machine steps at once; a file that asks for more would only take its memory.
-_MOST_ENVS: Final = 1 << 16
-_MOST_THREADS: Final = 1024
+_MAX_ENVS: Final = 1 << 16
+_MAX_THREADS: Final = 1024
 NO_PRESET: Final = "none"
 
 
 def _check_threads(name: str, value: object) -> object:
     """Refuse threads that no machine has: each takes memory, and libraries end the process where there is none."""
     num_threads = check_count(name, value)
-    if num_threads > _MOST_THREADS:
-        raise ConfigError(f"{name} must be at most {_MOST_THREADS}, got {num_threads}; leave it out for as many as pay")
+    if num_threads > _MAX_THREADS:
+        raise ConfigError(f"{name} must be at most {_MAX_THREADS}, got {num_threads}; leave it out for as many as pay")
     return num_threads
 
 
@@ -64,8 +64,8 @@ def _names_of_data(name: str, value: object) -> str | dict[str, str]:
 
 def _env_count(name: str, value: object) -> int:
     number = check_count(name, value)
-    if number > _MOST_ENVS:
-        raise ConfigError(f"{name} must be at most {_MOST_ENVS:,}, got {number:,}; use several workers")
+    if number > _MAX_ENVS:
+        raise ConfigError(f"{name} must be at most {_MAX_ENVS:,}, got {number:,}; use several workers")
     return number
 
 
@@ -272,8 +272,8 @@ def resolve(
     if file is not None:
         from_file = read_document(file)
         check_trust(from_file, str(file), trust=trust)
-        document = layers.lay_over(document, from_file, settings())
-    document = layers.lay_over(document, named, settings())
+        document = layers.overlay(document, from_file, settings())
+    document = layers.overlay(document, named, settings())
     _check_names(layers.split(document, settings())[0])
     # The file has been checked, and the rest are the caller's own words.
     config = RunConfig.from_document(layers.override(document, overrides or {}, settings()), trust=True)

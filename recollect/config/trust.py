@@ -1,4 +1,4 @@
-"""What a file may not have done without the caller's word: import code, connect, or write elsewhere."""
+"""What a config file may do only with the caller's trust: import code, connect, or write elsewhere."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final

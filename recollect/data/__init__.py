@@ -1,4 +1,4 @@
-"""Data in and out: episodes of storages, runs, Minari datasets and `.npz` files, each as all others take them.
+"""Data in and out: one form of episodes for storages, runs, Minari datasets and `.npz` files.
 
 Imported by `api` and `cli`; imports extras through `extras.py`.
 """

@@ -13,10 +13,10 @@ import numpy as np
 
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
 from recollect.data.episode import Episode, Spaces
-from recollect.disk import open_file, read_file
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.extras import import_extra
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import open_file, read_file
+from recollect.files.records import PARSE_ERRORS
 
 _EXTRA: Final = "minari"
 _ARROW: Final = "arrow"
@@ -24,7 +24,7 @@ _FORMATS: Final = ("hdf5", _ARROW)
 _METADATA: Final = "metadata.json"
 _DATA: Final = "data"
 _HDF5: Final = ".hdf5"
-_MOST_BYTES: Final = 1 << 24
+_MAX_BYTES: Final = 1 << 24
 # What a storage keeps beside observations, actions and rewards lies in the infos under names that begin so. They are
 # not nested, because Minari's Arrow files do not give nested infos back.
 _EXTRAS: Final = "recollect:"
@@ -213,7 +213,7 @@ def _check_hdf5(path: Path) -> None:
 
 def _read_metadata(folder: Path) -> dict[str, Any]:
     try:
-        metadata = json.loads(read_file(folder / _METADATA, _MOST_BYTES))
+        metadata = json.loads(read_file(folder / _METADATA, _MAX_BYTES))
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{folder / _METADATA} cannot be read: {error}") from error
     if not isinstance(metadata, dict):

@@ -12,10 +12,10 @@ import numpy as np
 
 from recollect import keys
 from recollect.data.episode import Episode, Spaces, flatten, unflatten
-from recollect.disk import MOST_BYTES, read_file, write_file
 from recollect.errors import SchemaError, StorageError
 from recollect.export.spaces import space_from_document, space_to_document
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import MAX_BYTES, read_file, write_file
+from recollect.files.records import PARSE_ERRORS
 
 SUFFIX: Final = ".npz"
 _LENGTHS: Final = "lengths"
@@ -88,8 +88,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     buffer = io.BytesIO(read_file(path.resolve()))
     with zipfile.ZipFile(buffer) as archive:
         num_bytes = sum(member.file_size for member in archive.infolist())
-    if num_bytes > MOST_BYTES:
-        raise StorageError(f"{path} unpacks to {num_bytes:,} bytes, and at most {MOST_BYTES:,} are read")
+    if num_bytes > MAX_BYTES:
+        raise StorageError(f"{path} unpacks to {num_bytes:,} bytes, and at most {MAX_BYTES:,} are read")
     with np.load(buffer, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 

@@ -19,8 +19,8 @@ from recollect.data.minari import MinariSource, write_minari
 from recollect.data.npz import SUFFIX, NpzSource, write_npz
 from recollect.data.storing import episodes_in, fill, spaces_of
 from recollect.errors import ConfigError
+from recollect.runs.checkpointing.saving import restore_training
 from recollect.runs.directory import RunDirectory, load_config
-from recollect.runs.saving import restore_training
 
 
 class Source(Protocol):

@@ -19,7 +19,7 @@ from recollect.roles import Observation
 
 # Continuous actions as a policy chose them, which the env's units do not tell to the bit.
 POLICY_ACTION: Final = "PolicyAction"
-_MOST_AT_ONCE: Final = 1024
+_MAX_AT_ONCE: Final = 1024
 
 
 def episodes_in(storage: BaseBuffer) -> Iterator[Episode]:
@@ -72,7 +72,7 @@ class _Lanes:
         lane = int(np.argmin(self._lengths()))
         waiting = self._waiting[lane]
         self._waiting[lane] = steps if waiting is None else _behind(waiting, steps)
-        while (num_steps := min(min(self._lengths()), _MOST_AT_ONCE)) > 0:
+        while (num_steps := min(min(self._lengths()), _MAX_AT_ONCE)) > 0:
             rows = [self._take(lane, num_steps) for lane in range(len(self._waiting))]
             self._storage.insert_data_slice(_beside(rows), source=self._source)
 

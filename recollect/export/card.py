@@ -10,8 +10,8 @@ from recollect import metrics
 from recollect.agent.registry import title_of
 from recollect.config import RunConfig
 from recollect.config.files import dump_document, parse_value
-from recollect.disk import read_file
 from recollect.errors import StorageError
+from recollect.files.disk import read_file
 from recollect.runs.curves import read_returns
 from recollect.runs.directory import RunDirectory, versions_in_use
 from recollect.runs.plots import plot_run

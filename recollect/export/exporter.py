@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from recollect import __version__
 from recollect.agent.algorithms.learning import LearningAlgorithm
-from recollect.disk import make_folder, write_file
 from recollect.errors import ConfigError, StorageError
 from recollect.export.card import ModelCard
 from recollect.export.files import DESCRIPTION, ONNX, WEIGHTS, write_policy
 from recollect.export.policy import ExportablePolicy
 from recollect.export.spaces import space_to_document
 from recollect.extras import import_extra
+from recollect.files.disk import make_folder, write_file
 from recollect.roles import Algorithm
 
 FORMAT: Final = "recollect-policy"

@@ -12,10 +12,10 @@ from typing import Any, Final
 import torch
 
 from recollect.agent.actors.checkpoint import save_weights
-from recollect.disk import make_folder, write_file
 from recollect.errors import ConfigError, StorageError, closest
 from recollect.export.policy import BATCH, ExportablePolicy, Port
 from recollect.extras import import_extra
+from recollect.files.disk import make_folder, write_file
 
 ONNX: Final = ".onnx"
 PT2: Final = ".pt2"

@@ -11,16 +11,16 @@ import gymnasium as gym
 from recollect.agent.actors import OffPolicyActor, OnPolicyActor
 from recollect.agent.actors.checkpoint import load_weights
 from recollect.config import RunConfig
-from recollect.config.layers import give_again
+from recollect.config.layers import replace_given
 from recollect.config.parts import ACTOR, ALGO, class_of, is_on_policy
-from recollect.disk import read_file
 from recollect.errors import SchemaError
 from recollect.export.exporter import CONFIG, FORMAT, MODEL
 from recollect.export.files import DESCRIPTION, WEIGHTS
 from recollect.export.spaces import space_from_document
+from recollect.files.disk import read_file
 from recollect.predictor import Predictor
 
-_MOST_BYTES: Final = 1 << 26
+_MAX_BYTES: Final = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def load_policy(path: str | PathLike[str], *, trust: bool = False, **parts: obje
     weights = given / f"{MODEL}{WEIGHTS}" if given.is_dir() else given
     file = given / f"{CONFIG}{DESCRIPTION}" if given.is_dir() else given.with_suffix(DESCRIPTION)
     document = _read(file)
-    config = RunConfig.from_document(give_again(document[CONFIG], parts), trust=trust, source=str(file))
+    config = RunConfig.from_document(replace_given(document[CONFIG], parts), trust=trust, source=str(file))
     obs_space, action_space = (space_from_document(document.get(f"{of}_space")) for of in ("observation", "action"))
     factory = class_of(ALGO, config.algo).create_factory(**config.options(ALGO))
     actor_class = OnPolicyActor if is_on_policy(config.algo) else OffPolicyActor
@@ -67,7 +67,7 @@ def load_policy(path: str | PathLike[str], *, trust: bool = False, **parts: obje
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = json.loads(read_file(file, _MOST_BYTES))
+        document = json.loads(read_file(file, _MAX_BYTES))
     except FileNotFoundError:
         raise SchemaError(f"there is no {file}, which describes the policy; keep it beside the weights") from None
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Chance as an input: what an algorithm draws while it acts is taken from given tensors instead."""
+"""Noise as an input: exported policies take what an algorithm would draw from given tensors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple

@@ -1,4 +1,4 @@
-"""`ExportablePolicy`: an algorithm's acting as one function of tensors, from an observation to the env's action."""
+"""`ExportablePolicy`: a policy as one function of tensors, from an observation to the env's action."""
 
 import re
 from collections.abc import Mapping, Sequence

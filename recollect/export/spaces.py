@@ -1,4 +1,4 @@
-"""Spaces as plain documents, for files that are read where nobody makes the environment."""
+"""Spaces as plain documents, for files that are read without the environment."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from recollect.errors import SchemaError
-from recollect.records import PARSE_ERRORS
+from recollect.files.records import PARSE_ERRORS
 
 _KIND: Final = "kind"
 # What a float has no number for in JSON.

@@ -1,4 +1,4 @@
-"""Learning curves of runs: read, brought to the same steps, and summed up over seeds."""
+"""Learning curves of runs: read, interpolated to common steps, and aggregated over seeds."""
 
 import warnings
 from collections.abc import Sequence

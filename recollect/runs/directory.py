@@ -7,19 +7,20 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 from recollect import __version__
 from recollect.config import RunConfig
-from recollect.config.files import dump_document, read_document
-from recollect.config.layers import give_again
-from recollect.config.parts import SCHEME
+from recollect.config.files import Document, dump_document, parse_value, read_document
+from recollect.config.layers import replace_given
+from recollect.config.parts import ACTOR, ALGO, ENV, SCHEME, STORAGE
 from recollect.config.trust import lost_parts, references
-from recollect.disk import PARTIAL, make_folder, remove_file, write_file, write_new_file
 from recollect.errors import ConfigError, RecollectWarning, StorageError
-from recollect.runs.checkpoints import Checkpoints
+from recollect.files.disk import PARTIAL, make_folder, remove_file, write_file, write_new_file
+from recollect.runs.checkpointing.checkpoints import Checkpoints
 
 # Entries of a config that a run may be resumed with other values of.
 CHANGEABLE: Final = ("steps", "threads")
@@ -157,9 +158,35 @@ def load_config(run: RunDirectory, *, trust: bool = False, **parts: object) -> R
         Parts to take instead of those that the files name.
     """
     kept = {entry: value for entry, value in run.config.items() if entry != SCHEME}
-    document = give_again(kept, parts)
+    document = replace_given(kept, parts)
     given = references(document, parts)
     return RunConfig.from_document(document, trust=trust, given=given, source=str(run.config_file))
+
+
+def folder_for(folder: Path, config: RunConfig) -> RunDirectory:
+    """Find or make the folder of an agent's checkpoints: the named one, or the first that is free beside it."""
+    for number in count(1):
+        run = RunDirectory(folder if number == 1 else folder.with_name(f"{folder.name}-{number}"))
+        if not run.exists or _holds(run, config):
+            break
+    if number > 1:
+        warnings.warn(f"{folder} holds another agent; this one is saved in {run.path}", RecollectWarning, stacklevel=3)
+    return run if run.exists else RunDirectory.create(run.path, config.to_document())
+
+
+def _holds(run: RunDirectory, config: RunConfig) -> bool:
+    """Whether a folder holds the agent of a config."""
+    given = references(config.to_document())
+    try:
+        return _identity(RunConfig.from_document(run.config, given=given)) == _identity(config)
+    except ConfigError:
+        return False
+
+
+def _identity(config: RunConfig) -> Document:
+    """What tells agents apart, as a file would say it: all but how long and where one is trained."""
+    document = parse_value(dump_document(config.with_defaults().to_document()))
+    return {entry: document[entry] for entry in (ALGO, ENV, ACTOR, STORAGE, "wrappers", "seed", "num_envs")}
 
 
 def versions_in_use() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plots of learning curves: one run as it went, or several side by side with confidence bands over seeds."""
+"""Plots of learning curves: one run, or several with confidence bands over seeds."""
 
 import io
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from recollect import metrics
-from recollect.disk import make_folder, write_file
+from recollect.files.disk import make_folder, write_file
 from recollect.runs.curves import (
     Points,
     bootstrap_band,

@@ -10,12 +10,12 @@ from typing import Final
 
 from recollect import metrics
 from recollect.errors import ConfigError, RecollectWarning, StorageError
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.roles import Training
-from recollect.runs.background import BackgroundWriter
+from recollect.runs.checkpointing.background import BackgroundWriter
+from recollect.runs.checkpointing.pace import CheckpointPace, next_multiple
+from recollect.runs.checkpointing.saving import LoopState, capture_training, restore_training
 from recollect.runs.directory import RunDirectory
-from recollect.runs.pace import CheckpointPace, next_multiple
-from recollect.runs.saving import LoopState, capture_training, restore_training
 from recollect.runs.writers import CSVWriter, MetricWriter, RowFunction, TensorBoardWriter, as_writer
 from recollect.scheme.collection.worker.evaluation import Evaluation
 from recollect.scheme.scheme import Scheme

@@ -67,7 +67,7 @@ def check_renders(scheme: Scheme) -> None:
 
 
 def _takes_render_mode(env_fn: object) -> bool:
-    """Whether an environment can be told how to render; of a function without a signature, it shows when called."""
+    """Whether an environment can be asked how to render; of a function without a signature, it shows when called."""
     if not callable(env_fn):
         return True
     try:

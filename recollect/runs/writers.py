@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from recollect import metrics
-from recollect.disk import append_file, make_folder, read_file, sync_file, write_file
 from recollect.errors import CallbackError, ConfigError, StorageError
 from recollect.extras import import_extra
+from recollect.files.disk import append_file, make_folder, read_file, sync_file, write_file
 
 Metrics = Mapping[str, float]
 
-_MOST_BYTES: Final = 1 << 30
+_MAX_BYTES: Final = 1 << 30
 _TRACKING_URI: Final = "MLFLOW_TRACKING_URI"
 
 
@@ -303,7 +303,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file as they stand, apart from one that is not whole; none where there is no file."""
     try:
         # A power cut leaves zeros at the end, or a part of a row.
-        content = read_file(path, _MOST_BYTES).partition(b"\0")[0]
+        content = read_file(path, _MAX_BYTES).partition(b"\0")[0]
         text = content[: content.rfind(b"\n") + 1].decode()
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
     except FileNotFoundError:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from recollect.checks import check_number
-from recollect.records import as_number
+from recollect.files.records import as_number
 
 # Updates that are due, or less than one on the way to it.
 _CREDIT: Final = "replay_credit"

@@ -1,4 +1,4 @@
-"""Normalisers of several workers kept as one: what each has seen since the last time is added up.
+"""Normalisers synchronised across workers: each worker's increments are summed.
 
 Statistics that networks keep of the batches they learn from, as batch renormalisation does, are no sums: they move a
 share of the way to each batch. Those of workers that learn side by side are averaged, as their gradients are.

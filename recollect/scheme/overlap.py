@@ -16,7 +16,7 @@ _LOG = logging.getLogger(__name__)
 
 _NUM_TRIALS: Final = 9
 # What a thread must save of a stage's time, so that it is not chosen for noise.
-_LEAST_GAIN: Final = 0.02
+_MIN_GAIN: Final = 0.02
 
 
 class Overlap:
@@ -88,7 +88,7 @@ class Overlap:
         if min(len(trials) for trials in self._trials.values()) < _NUM_TRIALS:
             return
         during_s, before_s = median(self._trials[True]), median(self._trials[False])
-        self._choice = during_s < (1.0 - _LEAST_GAIN) * before_s
+        self._choice = during_s < (1.0 - _MIN_GAIN) * before_s
         _LOG.info(
             "environments step %s updates: a stage takes %.2f ms in parallel and %.2f ms in turn",
             "during" if self._choice else "before",

@@ -25,13 +25,13 @@ from recollect.scheme.base.commands import (
 from recollect.scheme.base.resources import Demand
 from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.c_worker import CWorker
-from recollect.scheme.collection.c_worker_set import CWorkerSet
+from recollect.scheme.collection.c_worker_set import CWorkerSet, CWorkerSetFactory
 from recollect.scheme.collection.collectors.collector import check_num_workers
 from recollect.scheme.collection.worker.acting import GAP
 from recollect.scheme.collection.worker.components import Factories
 from recollect.scheme.config import SchemeConfig
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
+from recollect.scheme.gradients.g_worker import GWorker
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.gradients.sync_source import SyncGradientSource
@@ -126,8 +126,8 @@ class Scheme(SharedComponents):
 
     def __repr__(self) -> str:
         parts = f"{type(self.algo).__name__}, {type(self.storage).__name__}, num_envs={self.num_envs}"
-        told = (parts, self.config.told(), f"num_steps={self.num_steps}")
-        return f"Scheme({', '.join(filter(None, told))})"
+        shown = (parts, self.config.summary(), f"num_steps={self.num_steps}")
+        return f"Scheme({', '.join(filter(None, shown))})"
 
     @property
     def num_envs(self) -> int:
@@ -201,11 +201,11 @@ class Scheme(SharedComponents):
         self.update_worker.execute(ReplaceComponent(component_name, new_component_factory))
 
     def add_col_workers(self, num_workers: int = 1) -> None:
-        """Let so many more remote workers collect for each gradient worker."""
+        """Add remote workers that collect for each gradient worker."""
         self._set_num_col_workers(self.num_col_workers + check_count("num_workers", num_workers))
 
     def remove_col_workers(self, num_workers: int = 1) -> None:
-        """Let so many fewer remote workers collect for each gradient worker; one must stay."""
+        """Remove remote workers that collect for each gradient worker; one must stay."""
         self._set_num_col_workers(self.num_col_workers - check_count("num_workers", num_workers))
 
     def stop(self) -> None:
@@ -234,7 +234,7 @@ def _gap_in(episodes: Mapping[str, Any]) -> str | None:
     return gap
 
 
-def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkersFactory:
+def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkerSetFactory:
     return CWorkerSet.create_factory(
         config.num_col_workers,
         factories.algo,
@@ -257,7 +257,7 @@ def _col_workers_factory(config: SchemeConfig, factories: Factories) -> CWorkers
 
 
 def _remote_gradients(
-    config: SchemeConfig, learner: AgentWorker, col_workers_factory: CWorkersFactory, device: Device | None
+    config: SchemeConfig, learner: AgentWorker, col_workers_factory: CWorkerSetFactory, device: Device | None
 ) -> GradientSource:
     is_decentralised = config.update_mode == keys.DECENTRALISED
     # Updates that are made here, of the gradients of all workers, are counted here.

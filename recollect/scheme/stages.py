@@ -28,7 +28,7 @@ class OffPolicyStages:
         return 1
 
     def has_room(self, num_stored: int, num_more: int, storage: Storage) -> bool:
-        """Whether a lane that has stored so many steps in this stage can store more: the oldest steps give way."""
+        """Whether a lane that stored `num_stored` steps in this stage can store more: the oldest make room."""
         return True
 
     def check_config(self, config: SchemeConfig) -> None:
@@ -39,7 +39,7 @@ class OffPolicyStages:
 
 
 class OnPolicyStages(OffPolicyStages):
-    """Experience is of the present policy, learned from in one stage and let go before the next."""
+    """Experience of the present policy, used in one stage and dropped before the next."""
 
     keeps_experience = False
 

@@ -1,4 +1,4 @@
-"""How many threads of PyTorch pay for a network and a batch, by trying them."""
+"""The number of PyTorch threads for a network and a batch size, chosen by trial."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from recollect.agent.actors.base import Actor
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.agent.actors.spaces import map_observation
 from recollect.roles import Algorithm
 
@@ -21,9 +21,9 @@ _LOG = logging.getLogger(__name__)
 # Those by which people set threads for all libraries of a process.
 _VARIABLES: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _SECONDS_A_TRIAL: Final = 0.02
-_MOST_REPEATS: Final = 20
+_MAX_REPEATS: Final = 20
 # What more threads must save, so that runs of the same seed do not differ by noise, and cores are left for others.
-_LEAST_GAIN: Final = 0.1
+_MIN_GAIN: Final = 0.1
 
 
 def choose_threads(algo: Algorithm) -> int | None:
@@ -36,12 +36,12 @@ def choose_threads(algo: Algorithm) -> int | None:
     most, actor = torch.get_num_threads(), algo.actor
     if most == 1 or algo.device.type != "cpu" or not isinstance(actor, Actor) or any(map(os.environ.get, _VARIABLES)):
         return None
-    work = _work_like_an_update(actor, algo.mini_batch_size)
+    work = _update_workload(actor, algo.mini_batch_size)
     seconds = {number: _time(work, number) for number in _candidates(most)}
     chosen = pick(seconds)
     torch.set_num_threads(chosen)
-    told = ", ".join(f"{1e3 * taken:.2f} ms with {number}" for number, taken in seconds.items())
-    _LOG.info("PyTorch uses %d of %d threads: work like an update takes %s", chosen, most, told)
+    timings = ", ".join(f"{1e3 * taken:.2f} ms with {number}" for number, taken in seconds.items())
+    _LOG.info("PyTorch uses %d of %d threads: work like an update takes %s", chosen, most, timings)
     return chosen
 
 
@@ -57,7 +57,7 @@ def pick(seconds: dict[int, float]) -> int:
     """
     best = min(seconds)
     for number in sorted(seconds):
-        if seconds[number] < (1.0 - _LEAST_GAIN) * seconds[best]:
+        if seconds[number] < (1.0 - _MIN_GAIN) * seconds[best]:
             best = number
     return best
 
@@ -72,15 +72,15 @@ def _time(work: Callable[[], None], num_threads: int) -> float:
     torch.set_num_threads(num_threads)
     work()
     times: list[float] = []
-    while sum(times) < _SECONDS_A_TRIAL and len(times) < _MOST_REPEATS:
+    while sum(times) < _SECONDS_A_TRIAL and len(times) < _MAX_REPEATS:
         begin = time.perf_counter()
         work()
         times.append(time.perf_counter() - begin)
     return min(times)
 
 
-def _work_like_an_update(actor: Actor, num_rows: int) -> Callable[[], None]:
-    """The products of an update, forward and backward, of a batch of so many rows."""
+def _update_workload(actor: Actor, num_rows: int) -> Callable[[], None]:
+    """The products of an update, forward and backward, of a batch of `num_rows` rows."""
     empty = gym.vector.utils.create_empty_array(actor.obs_space, num_rows, np.zeros)
     obs = map_observation(lambda array: torch.as_tensor(array, device=actor.device), empty)
     rhs, done = torch.zeros(num_rows, actor.recurrent_size), torch.zeros(num_rows, 1)

@@ -1,4 +1,4 @@
-"""Weights on their way to workers, in versions that are each put into the object store once."""
+"""Versioned weights for workers; each version is put into the object store once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

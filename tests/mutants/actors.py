@@ -13,21 +13,52 @@ BASE: Final = (f"{TESTS}/test_base.py",)
 MASKS: Final = ("tests/unit/agent/algorithms/test_masks.py",)
 NOISE: Final = (f"{TESTS}/test_noise.py",)
 CRITICS: Final = (f"{NETWORK_TESTS}/test_critics.py",)
-DENSE: Final = (f"{NETWORK_TESTS}/test_dense.py",)
+DENSE: Final = (f"{NETWORK_TESTS}/mlp/test_dense.py",)
 DISTRIBUTIONS: Final = (f"{NETWORK_TESTS}/test_distributions.py",)
-FEATURES: Final = (f"{NETWORK_TESTS}/test_features.py",)
+FEATURES: Final = (f"{NETWORK_TESTS}/features/test_builders.py",)
 MEMORY: Final = (f"{NETWORK_TESTS}/test_memory.py",)
 NORMALISE: Final = (f"{NETWORK_TESTS}/test_normalise.py",)
 TARGETS: Final = (f"{NETWORK_TESTS}/test_target_networks.py",)
 
+CHOICES: Final = ("tests/unit/agent/kernels/test_choices.py",)
+DDQN: Final = ("tests/unit/agent/algorithms/off_policy/test_ddqn.py",)
 KERNELS: Final = ("tests/unit/agent/kernels/test_kernels.py",)
-LAYERS: Final = (f"{NETWORK_TESTS}/test_layers.py",)
-AUGMENT: Final = (f"{NETWORK_TESTS}/test_augment.py",)
+PRODUCTS: Final = ("tests/unit/agent/kernels/test_products.py",)
+LAYERS: Final = (f"{NETWORK_TESTS}/mlp/test_layers.py",)
+AUGMENT: Final = (f"{NETWORK_TESTS}/features/test_augment.py",)
 
 MUTANTS: Final = (
     Mutant(
+        "the best of equal results is the last",
+        "agent/kernels/choice_kernels.py",
+        "values[place] > values[best] or",
+        "values[place] >= values[best] or",
+        CHOICES,
+    ),
+    Mutant(
+        "normalised observations are acted on as they come",
+        f"{ACTORS}/base.py",
+        "return is_row and self._is_bare and self.normaliser is None",
+        "return is_row and self._is_bare",
+        DDQN,
+    ),
+    Mutant(
+        "an algorithm that acts in its own way does not do so on arrays",
+        "agent/algorithms/off_policy/ddqn.py",
+        "own._act is not DDQN._act or ",
+        "",
+        DDQN,
+    ),
+    Mutant(
+        "values of one's own do not count for actions on arrays",
+        "agent/algorithms/off_policy/ddqn.py",
+        "own._mean is not DDQN._mean or ",
+        "",
+        DDQN,
+    ),
+    Mutant(
         "a kernel writes into tensors of PyTorch's default dtype",
-        f"{NETWORKS}/fused_stack.py",
+        f"{NETWORKS}/mlp/fused_stack.py",
         '{"dtype": torch.float32, "device": torch.device("cpu")}',
         "{}",
         KERNELS,
@@ -63,30 +94,51 @@ MUTANTS: Final = (
     Mutant(
         "blocks of rows that are summed over replace each other",
         "agent/kernels/products.py",
-        "np.int64(first > 0),",
-        "np.int64(0),",
-        KERNELS,
+        "np.int64(first > 0))",
+        "np.int64(0))",
+        PRODUCTS,
     ),
     Mutant(
         "the last rows of a matrix are not turned",
         "agent/kernels/products.py",
         "range(wide if row < high else 0, width)",
         "range(wide, width)",
-        KERNELS,
+        PRODUCTS,
+    ),
+    Mutant(
+        "every batch length needs routines of its own",
+        "agent/kernels/products.py",
+        "end = first + _block(num_inner - first)",
+        "end = num_inner",
+        PRODUCTS,
+    ),
+    Mutant(
+        "a forked process waits for threads that it does not have",
+        "agent/kernels/threads.py",
+        " or _forks:",
+        ":",
+        PRODUCTS,
+    ),
+    Mutant(
+        "blocks are taken where oneDNN may not use vectors",
+        "agent/kernels/products.py",
+        ' != "DEFAULT" and not is_limited',
+        ' != "DEFAULT"',
+        PRODUCTS,
     ),
     Mutant(
         "threads leave the last rows to each other",
         "agent/kernels/threads.py",
         "num_rows * (number + 1) // num",
         "num_rows // num * (number + 1)",
-        KERNELS,
+        PRODUCTS,
     ),
     Mutant(
         "gradients from rows of other threads are lost",
         "agent/kernels/stack_kernels.py",
         "            total[index] += others[other, index]\n",
         "            pass\n",
-        KERNELS,
+        PRODUCTS,
     ),
     Mutant(
         "a kernel scales gradients that are small enough",
@@ -97,63 +149,63 @@ MUTANTS: Final = (
     ),
     Mutant(
         "noise on weights is not factorised by roots",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         "drawn.sign() * drawn.abs().sqrt()",
         "drawn",
         LAYERS,
     ),
     Mutant(
         "noise does not reach the weights",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         " if self._noise is None else torch.addcmul(self.flat, self.flat_std, self._noise)",
         "",
         LAYERS,
     ),
     Mutant(
         "noise stays when a network no longer explores",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         "        self._noise = None\n",
         "        pass\n",
         LAYERS,
     ),
     Mutant(
         "what dropout keeps is not scaled up",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         ".div_(kept)",
         "",
         LAYERS,
     ),
     Mutant(
         "batch renormalisation does not correct towards the running mean",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         "torch.addcmul(self.bias, shift, self.weight)",
         "self.bias",
         LAYERS,
     ),
     Mutant(
         "target networks move their statistics",
-        f"{NETWORKS}/layers.py",
+        f"{NETWORKS}/mlp/layers.py",
         "self.is_learning = self.weight.requires_grad",
         "self.is_learning = True",
         LAYERS,
     ),
     Mutant(
         "a residual block has no way around it",
-        f"{NETWORKS}/composed.py",
+        f"{NETWORKS}/mlp/composed.py",
         "return inputs + changed",
         "return changed",
         LAYERS,
     ),
     Mutant(
         "all rows of a batch are shifted alike",
-        f"{NETWORKS}/augment.py",
+        f"{NETWORKS}/features/augment.py",
         "(num_rows, 1), generator",
         "(1, 1), generator",
         AUGMENT,
     ),
     Mutant(
         "images are shifted while acting too",
-        f"{NETWORKS}/augment.py",
+        f"{NETWORKS}/features/augment.py",
         "    def end(self) -> None:\n        self._generator = self._seed = None",
         "    def end(self) -> None:\n        pass",
         AUGMENT,
@@ -202,7 +254,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "normalisers count rows that are no step",
-        f"{ACTORS}/base.py",
+        f"{ACTORS}/running_statistics.py",
         "rows = slice(None) if skip is None else np.flatnonzero(~skip)",
         "rows = slice(None)",
         BASE,
@@ -265,63 +317,63 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the first critic gives the value of the last",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "pieces = [piece[:num] for piece in pieces]",
         "pieces = [piece[-num:] for piece in pieces]",
         DENSE,
     ),
     Mutant(
         "gradients of a layer's weights come from its results",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "_put_gradients(results[index - 1] if index else columns,",
         "_put_gradients(results[index] if index else columns,",
         DENSE,
     ),
     Mutant(
         "gradients pass units that are switched off",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "            stack.through_activation(gradient, results[index])",
         "            pass",
         DENSE,
     ),
     Mutant(
         "a gradient that someone else holds is changed",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "gradient.clone() if stack.num_active == len(weights) else gradient.contiguous()",
         "gradient.contiguous()",
         DENSE,
     ),
     Mutant(
         "gradients of the first network alone leave the others' at random",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "(torch.empty_like if num == stack.num else torch.zeros_like)(flat)",
         "torch.full_like(flat, 7.0)",
         DENSE,
     ),
     Mutant(
         "inputs beside each other get the gradient of the first columns",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "start, stop = stop, stop + each.shape[-1]",
         "start, stop = 0, each.shape[-1]",
         DENSE,
     ),
     Mutant(
         "rows without a gradient shift the others",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "found[network].index_copy_(0, rows, piece[0])",
         "found[network][: len(rows)] = piece[0]",
         DENSE,
     ),
     Mutant(
         "networks keep computing with weights that were replaced",
-        f"{NETWORKS}/stack.py",
+        f"{NETWORKS}/mlp/stack.py",
         "if self._viewed is None or self._viewed[0] != flat.data_ptr():",
         "if self._viewed is None:",
         DENSE,
     ),
     Mutant(
         "the output of a network is activated",
-        f"{NETWORKS}/dense.py",
+        f"{NETWORKS}/mlp/dense.py",
         "else len(sizes) - 2",
         "else len(sizes) - 1",
         DENSE,
@@ -362,10 +414,17 @@ MUTANTS: Final = (
         DISTRIBUTIONS,
     ),
     Mutant(
+        "a kernel leaves deviations where actions are as far as expected",
+        "agent/kernels/policy_kernels.py",
+        "(normal * normal - _ONE)",
+        "(normal * normal)",
+        ("tests/unit/agent/algorithms/on_policy/test_clipped.py",),
+    ),
+    Mutant(
         "the entropy of a Gaussian has the wrong sign",
-        f"{NETWORKS}/distributions.py",
-        "self.std.log() + (0.5 + _HALF_LOG_2PI)",
-        "(0.5 + _HALF_LOG_2PI) - self.std.log()",
+        f"{NETWORKS}/judge.py",
+        "std.log() + (0.5 + HALF_LOG_2PI)",
+        "(0.5 + HALF_LOG_2PI) - std.log()",
         DISTRIBUTIONS,
     ),
     Mutant(
@@ -377,14 +436,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "bytes are not scaled",
-        f"{NETWORKS}/images.py",
+        f"{NETWORKS}/features/images.py",
         "values.float().mul_(scale)",
         "values.float()",
         FEATURES,
     ),
     Mutant(
         "whole numbers share their places among features",
-        f"{NETWORKS}/features.py",
+        f"{NETWORKS}/features/builders.py",
         "offsets - starts",
         "0 * offsets - starts",
         FEATURES,

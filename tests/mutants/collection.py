@@ -51,7 +51,7 @@ MUTANTS: Final = (
         EPISODES,
     ),
     Mutant(
-        "an episode that ended is heard of again",
+        "an episode that ended is reported again",
         f"{COLLECTION}/worker/episodes.py",
         "new, self._new = self._new, []",
         "new = self._new",
@@ -165,15 +165,15 @@ MUTANTS: Final = (
     Mutant(
         "a stop that came too late ends the next stage",
         f"{COLLECTION}/worker/acting.py",
-        "            self.store(self.take_step(self._components.algo), into)\n        self._heard.clear()\n",
+        "            self.store(self.take_step(self._components.algo), into)\n        self._signals.clear()\n",
         "            self.store(self.take_step(self._components.algo), into)\n",
         C_WORKER,
     ),
     Mutant(
         "a stopped worker has too few steps",
         f"{COLLECTION}/worker/acting.py",
-        "if self._heard and number >= fraction * num_steps and",
-        "if self._heard and",
+        "if self._signals and number >= fraction * num_steps and",
+        "if self._signals and",
         C_WORKER,
     ),
     Mutant(

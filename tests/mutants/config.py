@@ -9,7 +9,7 @@ TESTS: Final = "tests/unit/config"
 RUN_CONFIG: Final = (f"{TESTS}/test_run_config.py",)
 BUILD: Final = (f"{TESTS}/test_build.py",)
 KINDS: Final = (f"{TESTS}/test_kinds.py",)
-TUNE: Final = "tests/unit/cli/test_tune.py"
+TUNE: Final = "tests/unit/cli/commands/test_tune.py"
 CURVES: Final = ("tests/unit/runs/test_curves.py",)
 TRUST: Final = (f"{TESTS}/test_trust.py",)
 DESCRIBE: Final = (f"{TESTS}/test_describe.py",)
@@ -42,8 +42,8 @@ MUTANTS: Final = (
     Mutant(
         "a preset lies over the file",
         f"{CONFIG}/run_config.py",
-        "document = layers.lay_over(document, from_file, settings())",
-        "document = layers.lay_over(from_file, document, settings())",
+        "document = layers.overlay(document, from_file, settings())",
+        "document = layers.overlay(from_file, document, settings())",
         RUN_CONFIG,
     ),
     Mutant(
@@ -70,8 +70,8 @@ MUTANTS: Final = (
     Mutant(
         "the replay holds its size once for each env",
         f"{CONFIG}/build.py",
-        "else -(-MOST_TRANSITIONS // config.num_envs)",
-        "else MOST_TRANSITIONS",
+        "else -(-MAX_TRANSITIONS // config.num_envs)",
+        "else MAX_TRANSITIONS",
         BUILD,
     ),
     Mutant(

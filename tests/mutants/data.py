@@ -13,7 +13,7 @@ MUTANTS: Final = (
     Mutant("images are written as JPEG", "data/minari.py", "jpeg_encoding=False", "jpeg_encoding=True", DATA),
     Mutant("actions are written in the policy's units", "data/storing.py",
            "in_env = actor.to_env(stored.to(actor.device)).cpu()", "in_env = stored", DATA),
-    Mutant("episodes of a wrapped lane are not parted", "agent/storages/experience/store/columns.py",
+    Mutant("episodes of a wrapped lane are not parted", "agent/storages/experience/store/ring/columns.py",
            "yield from np.split(ids, np.flatnonzero(last[:-1]) + 1)", "yield ids", DATA),
     Mutant("merging drops hidden states", "data/npz.py", "if keys.RHS not in extras and any(", "if False and any(",
            ("tests/unit/data/test_offline.py",)),

@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant
 
 ENVS: Final = "agent/envs"
 TESTS: Final = "tests/unit/agent/envs"
-CONFORMANCE: Final = (f"{TESTS}/test_autoreset.py", f"{TESTS}/test_conformance.py")
-PROCESSES: Final = (f"{TESTS}/test_processes.py",)
+CONFORMANCE: Final = (f"{TESTS}/vectors/test_autoreset.py", f"{TESTS}/test_conformance.py")
+PROCESSES: Final = (f"{TESTS}/vectors/test_processes.py",)
 PROCESS_ENDS: Final = (f"{TESTS}/test_process_ends.py",)
 FAILURES: Final = (f"{TESTS}/test_failures.py",)
 FACTORY: Final = (f"{TESTS}/test_factory.py",)
@@ -20,7 +20,7 @@ RESUME: Final = ("tests/unit/runs/test_exact_resume.py",)
 MUTANTS: Final = (
     Mutant(
         "an interrupt may come in the middle of a fork",
-        "agent/envs/processes.py",
+        "agent/envs/vectors/processes.py",
         "        with held_back():\n            super().__init__(",
         "        if True:\n            super().__init__(",
         PROCESS_ENDS,
@@ -63,77 +63,77 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a run that continues its episodes cuts its streams",
-        "scheme/gradients/g_worker.py",
-        "            if not self.col_worker.continues_episodes:\n",
+        "scheme/gradients/kept_storage.py",
+        "            if not self._col_worker.continues_episodes:\n",
         "            if True:\n",
         RESUME,
     ),
     Mutant(
         "a truncation is reported as a termination",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "return Step(next_obs, rewards, terminated[:, None], truncated",
         "return Step(next_obs, rewards, (terminated | truncated)[:, None], truncated",
         CONFORMANCE,
     ),
     Mutant(
         "the final observation is the next episode's first",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "put_rows(next_obs, env, _of_env(finals, env))",
         "put_rows(next_obs, env, _of_env(obs, env))",
         CONFORMANCE,
     ),
     Mutant(
         "envs that take turns begin the next episode before the last observation is kept",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "        return self._make_step(next_obs, obs, reward[:, 0], flags[0], flags[1], merged)",
         "        return self._make_step(obs, obs, reward[:, 0], flags[0], flags[1], merged)",
         CONFORMANCE,
     ),
     Mutant(
         "infos of envs that take turns are those of the first env",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "merged = self._vector._add_info(merged, info, index)",
         "merged = self._vector._add_info(merged, self._infos[0], index)",
         CONFORMANCE,
     ),
     Mutant(
         "failed resets of envs that take turns are not counted",
-        f"{ENVS}/autoreset.py",
-        "            self.failures.read(_Infos(self.vector, news))\n",
+        f"{ENVS}/vectors/autoreset.py",
+        "            self.failures.read(_Infos(self.vector, new_infos))\n",
         "            pass\n",
         CONFORMANCE,
     ),
     Mutant(
         "observations of any shape are put together",
-        f"{ENVS}/stacking.py",
+        f"{ENVS}/vectors/stacking.py",
         "or row.dtype != dtype or row.shape != shape:",
         "or row.dtype != dtype:",
-        (f"{TESTS}/test_stacking.py",),
+        (f"{TESTS}/vectors/test_stacking.py",),
     ),
     Mutant(
         "one end resets all envs",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "self.vector.reset(options={keys.RESET_MASK: ended})",
         "self.vector.reset(options={keys.RESET_MASK: np.ones_like(ended)})",
         CONFORMANCE,
     ),
     Mutant(
         "an ended env continues with its last observation",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "obs, lost_after = copy_arrays(obs), self.failures.read(reset_infos)",
         "obs, lost_after = next_obs, self.failures.read(reset_infos)",
         CONFORMANCE,
     ),
     Mutant(
         "a row that only resets counts as a transition",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "skip = cut | resets[:, None]",
         "skip = cut",
         CONFORMANCE,
     ),
     Mutant(
         "what ended before a reset is skipped after it",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "        self._ended = np.zeros(self.vector.num_envs, np.bool_)\n        return super().reset(seed)",
         "        return super().reset(seed)",
         CONFORMANCE,
@@ -147,7 +147,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "infos of an end are those of the reset after it",
-        f"{ENVS}/autoreset.py",
+        f"{ENVS}/vectors/autoreset.py",
         "            infos = _with_final_infos(infos)\n",
         "",
         (*CONFORMANCE, "tests/unit/scheme/collection/worker/test_episodes.py"),
@@ -189,14 +189,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a signal to all processes of a run ends its envs before their parent",
-        f"{ENVS}/vectors.py",
+        f"{ENVS}/vectors/kinds.py",
         "            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n",
         "",
         PROCESS_ENDS,
     ),
     Mutant(
         "processes of envs that hang outlive their parent",
-        f"{ENVS}/vectors.py",
+        f"{ENVS}/vectors/kinds.py",
         "            threading.Thread(target=_end_with_parent, daemon=True).start()\n",
         "",
         PROCESS_ENDS,
@@ -204,22 +204,22 @@ MUTANTS: Final = (
     Mutant(
         "every failure shows its traceback",
         f"{ENVS}/failures.py",
-        "        self._told.add(place)\n",
+        "        self._reported.add(place)\n",
         "",
         (*FAILURES, "tests/unit/agent/envs/test_conformance.py"),
     ),
     Mutant(
         "each env shows the traceback of a failure that another has shown",
         f"{ENVS}/failures.py",
-        "            self._shown.add(code_path(news))\n",
+        "            self._shown.add(code_path(text))\n",
         "",
         FAILURES,
     ),
     Mutant(
         "a run ends without the traceback of the env",
         f"{ENVS}/failures.py",
-        'if news else ""',
-        'if not news else ""',
+        'if text else ""',
+        'if not text else ""',
         FAILURES,
     ),
     Mutant(
@@ -231,7 +231,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a failure of a native vector env counts once for each env",
-        f"{ENVS}/native_vector.py",
+        f"{ENVS}/vectors/native_vector.py",
         "counts[0] = infos[keys.NUM_FAILURES]",
         "counts[:] = infos[keys.NUM_FAILURES]",
         FAILURES,

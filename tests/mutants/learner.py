@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 LEARNER: Final = "learner.py"
+RESCUE: Final = "runs/rescue.py"
 TESTS: Final = "tests/unit/test_learner.py"
 CALLBACKS: Final = "tests/unit/callbacks"
 EVALUATIONS: Final = (f"{TESTS}::test_evaluations_come_every_so_many_updates",)
@@ -25,8 +26,8 @@ MUTANTS: Final = (
     Mutant(
         "evaluations come at every stage",
         LEARNER,
-        "                self._next_test = self._following_test()\n            with self._saved_first():",
-        "            with self._saved_first():",
+        "                self._next_test = self._following_test()\n            with self._rescue:",
+        "            with self._rescue:",
         EVALUATIONS,
     ),
     Mutant(
@@ -47,14 +48,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "losses are those of the last update",
-        LEARNER,
+        "runs/training_metrics.py",
         "float(np.mean(numbers))",
         "float(numbers[-1])",
         METRICS,
     ),
     Mutant(
         "an evaluation's return is its best episode's",
-        LEARNER,
+        "runs/training_metrics.py",
         "metrics.EVAL_RETURN: evaluation.mean,",
         "metrics.EVAL_RETURN: max(evaluation.returns),",
         METRICS,
@@ -68,41 +69,41 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the batch of a loss that is not finite is lost",
-        LEARNER,
+        RESCUE,
         "if isinstance(error, NotFiniteError) else None",
         "if isinstance(error, StorageError) else None",
         NOT_FINITE,
     ),
     Mutant(
         "a run that fails is not saved",
-        LEARNER,
-        "        if self.run is not None:\n            message",
-        "        if self.run is None:\n            message",
+        RESCUE,
+        "isinstance(error, RecollectError) and run is not None:",
+        "isinstance(error, RecollectError) and run is None:",
         NOT_FINITE,
     ),
     Mutant(
         "a storage that cannot be saved takes the weights along",
-        LEARNER,
-        "except (StorageError, WorkerError):\n            return self._recorder.save(self, with_storage=False)",
-        "except WorkerError:\n            return self._recorder.save(self, with_storage=False)",
+        RESCUE,
+        "except (StorageError, WorkerError):",
+        "except WorkerError:",
         (f"{TESTS}::test_a_storage_that_cannot_be_saved_does_not_keep_the_rest_from_it",),
     ),
     Mutant(
         "Ctrl-C ends a stage halfway",
         LEARNER,
-        "        with held_back():\n            with self._saved_first():\n                self._start()\n",
-        "        if True:\n            with self._saved_first():\n                self._start()\n",
+        "        with held_back():\n            with self._rescue:\n                self._start()\n",
+        "        if True:\n            with self._rescue:\n                self._start()\n",
         (f"{TESTS}::test_an_interrupted_run_can_be_saved_resumed_and_continued",),
     ),
     Mutant(
-        "a callback that asks to stop is not heard",
+        "a callback that asks to stop is ignored",
         LEARNER,
         "return self.stop_reason is not None or has_learned",
         "return has_learned",
         (f"{CALLBACKS}/test_stopping.py",),
     ),
     Mutant(
-        "callbacks hear of every recent episode again",
+        "callbacks get every recent episode again",
         LEARNER,
         "            self._num_episodes = episodes.num_episodes\n",
         "",
@@ -127,7 +128,7 @@ MUTANTS: Final = (
     Mutant(
         "a run is not saved before a callback's error ends it",
         LEARNER,
-        '            with self._saved_first():\n                self._callbacks.call("on_step", self)\n',
+        '            with self._rescue:\n                self._callbacks.call("on_step", self)\n',
         '            self._callbacks.call("on_step", self)\n',
         (f"{CALLBACKS}/test_callback.py::test_an_error_names_the_callback_and_the_run_is_saved_first",),
     ),

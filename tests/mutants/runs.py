@@ -6,14 +6,14 @@ from tests.mutants.mutant import Mutant
 
 RUNS: Final = "runs"
 TESTS: Final = "tests/unit/runs"
-CHECKPOINTS: Final = (f"{TESTS}/test_checkpoints.py",)
+CHECKPOINTS: Final = (f"{TESTS}/checkpointing/test_checkpoints.py",)
 CURVES: Final = (f"{TESTS}/test_curves.py",)
-BACKGROUND: Final = (f"{TESTS}/test_background.py",)
-SAVING: Final = (f"{TESTS}/test_saving.py",)
-STATE_FILES: Final = (f"{TESTS}/test_state_files.py",)
+BACKGROUND: Final = (f"{TESTS}/checkpointing/test_background.py",)
+SAVING: Final = (f"{TESTS}/checkpointing/test_saving.py",)
+STATE_FILES: Final = (f"{TESTS}/checkpointing/test_state_files.py",)
 INTERRUPTS: Final = ("tests/unit/test_interrupts.py",)
 LOCK: Final = (f"{TESTS}/test_lock.py",)
-DISK: Final = ("tests/unit/test_disk.py",)
+DISK: Final = ("tests/unit/files/test_disk.py",)
 FAULTS: Final = (f"{TESTS}/test_faults.py",)
 WRITERS: Final = (f"{TESTS}/test_writers.py",)
 RECORDS: Final = ("tests/unit/test_learner.py::test_a_run_directory_holds_it_all",)
@@ -30,14 +30,14 @@ MUTANTS: Final = (
     Mutant(
         "a file may ask for any number of threads",
         "config/run_config.py",
-        "    if num_threads > _MOST_THREADS:\n",
+        "    if num_threads > _MAX_THREADS:\n",
         "    if False:\n",
         ("tests/unit/config/test_run_config.py::test_threads_that_no_machine_has_are_refused",),
     ),
     Mutant(
         "merged mappings may be of any size",
         "config/files.py",
-        "            if sum(len(part.value) for part in parts) > _MOST_VALUES:\n",
+        "            if sum(len(part.value) for part in parts) > _MAX_VALUES:\n",
         "            if False:\n",
         ("tests/unit/config/test_files.py::test_mappings_that_merge_too_much_are_refused_before_they_are_copied",),
     ),
@@ -58,7 +58,7 @@ MUTANTS: Final = (
     Mutant(
         "an archive may unpack to more than memory",
         "data/npz.py",
-        "if num_bytes > MOST_BYTES:",
+        "if num_bytes > MAX_BYTES:",
         "if num_bytes < 0:",
         ("tests/unit/data/test_data.py",),
     ),
@@ -85,28 +85,28 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a run whose output nobody reads ends without a checkpoint",
-        "runs/progress.py",
+        "runs/display/progress.py",
         "        with hang_ups():\n            if self.is_live",
         "        if True:\n            if self.is_live",
-        ("tests/unit/runs/test_progress.py",),
+        ("tests/unit/runs/display/test_progress.py",),
     ),
     Mutant(
         "a run continues from its oldest checkpoint",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/checkpoints.py",
         "for path in reversed(self.paths()):",
         "for path in self.paths():",
         CHECKPOINTS,
     ),
     Mutant(
         "the newest checkpoints are removed",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/checkpoints.py",
         "removed = paths[: -max(1, num_kept)]",
         "removed = paths[max(1, num_kept) :]",
         CHECKPOINTS,
     ),
     Mutant(
         "the record of a checkpoint is written before its files",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/checkpoints.py",
         "            seals = {name: write_file(path / name, content, syncs_folder=False)",
         """            first = {name: seal(content) for name, content in files.items()}
             write_file(path / COMMIT_FILE, Commit(num_steps=num_steps, written_at=0.0, files=first).dump())
@@ -115,56 +115,56 @@ MUTANTS: Final = (
     ),
     Mutant(
         "checksums of a checkpoint are ignored",
-        "disk.py",
+        "files/disk.py",
         "    if digest.hexdigest() != expected.sha256:\n",
         "    if False:\n",
         CHECKPOINTS,
     ),
     Mutant(
         "files are renamed before they are synced",
-        "disk.py",
+        "files/disk.py",
         "            _write_all(descriptor, content)\n            os.fsync(descriptor)\n",
         "            _write_all(descriptor, content)\n",
         DISK,
     ),
     Mutant(
         "names of files are not synced",
-        "disk.py",
+        "files/disk.py",
         "    if syncs_folder:\n        sync_folder(path.parent)\n",
         "",
         DISK,
     ),
     Mutant(
         "links are followed by who reads",
-        "disk.py",
+        "files/disk.py",
         "_READING: Final = os.O_RDONLY | os.O_NOFOLLOW",
         "_READING: Final = os.O_RDONLY",
         DISK,
     ),
     Mutant(
         "pipes and devices are read",
-        "disk.py",
+        "files/disk.py",
         "    if not stat.S_ISREG(os.fstat(descriptor).st_mode):\n",
         "    if False:\n",
         DISK,
     ),
     Mutant(
         "files of any size are read",
-        "disk.py",
-        "        if num_bytes > most_bytes:\n",
+        "files/disk.py",
+        "        if num_bytes > max_bytes:\n",
         "        if False:\n",
         DISK,
     ),
     Mutant(
         "the replay of a checkpoint is not looked at",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/commit.py",
         "            check_sealed(folder / file, expected)\n            check_snapshot(folder / file)\n",
         "            check_snapshot(folder / file)\n",
         FAULTS,
     ),
     Mutant(
         "all checkpoints share one manifest",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         'name = f"{checkpoints.next_name(num_steps)}-{uuid.uuid4().hex[:8]}"',
         'name = "replay"',
         FAULTS,
@@ -199,7 +199,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the row of an interrupt stays",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         "            _ROW: None if self.row is None else dict(self.row),\n",
         "            _ROW: None,\n",
         ("tests/unit/runs/test_interrupted_rows.py",),
@@ -220,42 +220,42 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a resumed run forgets its replay",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         "    scheme.load_storage(run.storage_folder, commit.replay.name)\n    if",
         "    if",
         SAVING,
     ),
     Mutant(
         "a checkpoint's actor keeps the weights that it had",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "    actor.load(path / ACTOR_FILE)\n",
         "",
         CHECKPOINTS,
     ),
     Mutant(
         "infinite weights are saved",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "not torch.isfinite(value).all()",
         "torch.isnan(value).any()",
         CHECKPOINTS,
     ),
     Mutant(
         "tensors within a state may be NaN",
-        f"{RUNS}/checkpoints.py",
+        f"{RUNS}/checkpointing/captured_agent.py",
         "            check_finite(owner, value)\n",
         "            continue\n",
         CHECKPOINTS,
     ),
     Mutant(
         "keys that are numbers become strings",
-        f"{RUNS}/state_files.py",
+        f"{RUNS}/checkpointing/state_files.py",
         "return dict(pairs) if all(isinstance(key, str) for key in value) else {_ITEMS: pairs}",
         "return {str(key): inner for key, inner in pairs}",
         STATE_FILES,
     ),
     Mutant(
         "tensors of one name in two lists overwrite each other",
-        f"{RUNS}/state_files.py",
+        f"{RUNS}/checkpointing/state_files.py",
         "_encode(inner, (*path, str(index)), tensors)",
         "_encode(inner, path, tensors)",
         STATE_FILES,
@@ -297,7 +297,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a checkpoint is of the moment at which it is written",
-        f"{RUNS}/state_files.py",
+        f"{RUNS}/checkpointing/state_files.py",
         "tensor.detach().cpu().clone().contiguous()",
         "tensor.detach().cpu().contiguous()",
         BACKGROUND,
@@ -311,7 +311,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a process ends in the middle of its last checkpoint",
-        f"{RUNS}/background.py",
+        f"{RUNS}/checkpointing/background.py",
         'name="checkpoint")',
         'name="checkpoint", daemon=True)',
         BACKGROUND,
@@ -327,7 +327,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a forked process waits for a thread that it has not got",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         "os.register_at_fork(after_in_child=_WRITING.renew)\n",
         "",
         BACKGROUND,
@@ -341,28 +341,28 @@ MUTANTS: Final = (
     ),
     Mutant(
         "time passes and no checkpoint comes",
-        f"{RUNS}/pace.py",
+        f"{RUNS}/checkpointing/pace.py",
         " or self._now() >= self._next_s\n",
         "\n",
         BACKGROUND,
     ),
     Mutant(
         "a resumed run forgets its counters",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         "        scheme.load_state(state[_SCHEME])\n",
         "        state[_SCHEME]\n",
         ("tests/unit/test_learner.py::test_a_resumed_run_continues_as_if_nothing_had_happened",),
     ),
     Mutant(
         "parameters that were changed change back on resume",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         "_change_again(scheme, state.get(_CHANGES, {}))",
         "_change_again(scheme, {})",
         SAVING,
     ),
     Mutant(
         "the storage's gamma wins over the algorithm's",
-        f"{RUNS}/saving.py",
+        f"{RUNS}/checkpointing/saving.py",
         """    for name, value in changes.get(_OF_STORAGE, {}).items():
         scheme.update_storage_parameter(name, value)
     for name, value in changes.get(_OF_ALGORITHM, {}).items():
@@ -405,10 +405,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "rates are those of the whole run",
-        f"{RUNS}/rates.py",
+        f"{RUNS}/display/rates.py",
         "deque(maxlen=_NUM_MARKS)",
         "deque()",
-        (f"{TESTS}/test_rates.py",),
+        (f"{TESTS}/display/test_rates.py",),
     ),
     Mutant(
         "a second Ctrl-C is held back too",
@@ -447,7 +447,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "the content of a file that is linked from a run's folder is lost",
-        "lock.py",
+        "files/lock.py",
         "    if os.fstat(descriptor).st_nlink == 1:\n",
         "    if True:\n",
         LOCK,
@@ -468,7 +468,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a run's folder is released with the first learner that closes",
-        "lock.py",
+        "files/lock.py",
         "        if not self._num_holders[self._path]:\n            os.close",
         "        if self._num_holders[self._path] >= 0:\n            os.close",
         LOCK,

@@ -241,8 +241,8 @@ MUTANTS: Final = (
     Mutant(
         "a status of several workers has the room of one",
         f"{GRADIENTS}/status.py",
-        "sum(status.num_most for status in statuses)",
-        "max(status.num_most for status in statuses)",
+        "sum(status.capacity for status in statuses)",
+        "max(status.capacity for status in statuses)",
         STATUS,
     ),
     Mutant(

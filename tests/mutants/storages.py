@@ -9,7 +9,7 @@ TESTS: Final = "tests/unit/agent/storages"
 PROGRAMS: Final = (f"{TESTS}/test_against_reference.py",)
 FREQUENCIES: Final = (f"{TESTS}/test_frequencies.py",)
 BAD_INPUT: Final = (f"{TESTS}/test_bad_input.py",)
-PIECES: Final = (f"{TESTS}/experience/store/test_ring_piece.py", f"{TESTS}/test_snapshots.py")
+PIECES: Final = (f"{TESTS}/experience/store/ring/test_ring_piece.py", f"{TESTS}/test_snapshots.py")
 SKIPS: Final = (f"{TESTS}/off_policy/test_skip.py",)
 STAGING: Final = (f"{TESTS}/experience/sampling/test_staging.py",)
 HINDSIGHT: Final = (f"{TESTS}/experience/sampling/test_hindsight.py",)
@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         "a skipped row that breaks its stream cuts nothing",
-        f"{EXPERIENCE}/store/ring_access.py",
+        f"{EXPERIENCE}/store/ring/ring_access.py",
         "                self.ring.cut_lanes([lane + int(env)])\n",
         "                self.ring.cut_lanes([])\n",
         SKIPS,
@@ -312,14 +312,35 @@ MUTANTS = (
         f"{EXPERIENCE}/kernels/append_kernels.py",
         "ended = terminated[env] or truncated[env]",
         "ended = terminated[env]",
-        (f"{TESTS}/off_policy/test_own_loop.py",),
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
+    ),
+    Mutant(
+        "plain steps are added past a storage's own way",
+        "agent/storages/off_policy/replay_buffer.py",
+        "self._has_looked or has_own or",
+        "self._has_looked or",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
+    ),
+    Mutant(
+        "plain steps are added where there is another ring now",
+        "agent/storages/off_policy/replay_buffer.py",
+        "        self._plain_steps, self._has_looked = None, False\n\n    def sample",
+        "        pass\n\n    def sample",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py", f"{TESTS}/test_snapshots.py"),
+    ),
+    Mutant(
+        "actions of any dtype are plain",
+        "agent/storages/off_policy/loops/plain_steps.py",
+        "            and action.dtype == self._action.dtype\n",
+        "",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
     ),
     Mutant(
         "add overwrites the ends of the step before",
-        "agent/storages/off_policy/replay_buffer.py",
-        "self._was_done[:] = ended",
-        "self._was_done = ended",
-        (f"{TESTS}/off_policy/test_own_loop.py",),
+        "agent/storages/off_policy/loops/own_loop.py",
+        "self._was_done[:] = self._ended",
+        "self._was_done = self._ended",
+        (f"{TESTS}/off_policy/loops/test_own_loop.py",),
     ),
     Mutant(
         "a batch on its way to the device is gathered over",
@@ -358,21 +379,21 @@ MUTANTS = (
     ),
     Mutant(
         "frames written ahead leave stacks that reach back to them",
-        f"{EXPERIENCE}/store/lane_ring.py",
+        f"{EXPERIENCE}/store/ring/lane_ring.py",
         "self.forget(env_lane, oldest_kept + place.depth - 1)",
         "self.forget(env_lane, oldest_kept)",
         (f"{TESTS}/test_columns.py",),
     ),
     Mutant(
         "context of a reset is read back again",
-        f"{EXPERIENCE}/store/columns.py",
+        f"{EXPERIENCE}/store/ring/columns.py",
         "np.maximum(store.ring.firsts[lanes], store.starts.table[layout.A_CONTEXT, lanes])",
         "store.ring.firsts[lanes]",
         PROGRAMS,
     ),
     Mutant(
         "a copy's sequences start anywhere",
-        f"{EXPERIENCE}/store/ring_access.py",
+        f"{EXPERIENCE}/store/ring/ring_access.py",
         "if starts is not None:",
         "if False:",
         (f"{TESTS}/experience/sampling/test_sequences.py",),
@@ -456,21 +477,21 @@ MUTANTS = (
     ),
     Mutant(
         "a piece carries what was in memory before it",
-        f"{EXPERIENCE}/store/ring_piece.py",
+        f"{EXPERIENCE}/store/ring/ring_piece.py",
         "block[row * num_bytes : (row + 1) * num_bytes] = 0",
         "pass",
         PIECES,
     ),
     Mutant(
         "hidden states of a piece are those of its first steps",
-        f"{EXPERIENCE}/store/ring_access.py",
+        f"{EXPERIENCE}/store/ring/ring_access.py",
         "newest = [values[end - num_new[env] : end, None] for values in states]",
         "newest = [values[: num_new[env], None] for values in states]",
         PIECES,
     ),
     Mutant(
         "a smaller store keeps steps for which it has no room",
-        f"{EXPERIENCE}/store/lane_ring.py",
+        f"{EXPERIENCE}/store/ring/lane_ring.py",
         "firsts = np.maximum(old.firsts[lanes], heads - self.capacity)",
         "firsts = old.firsts[lanes]",
         PROGRAMS,

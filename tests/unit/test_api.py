@@ -22,7 +22,7 @@ from recollect import DDQN, Agent, GAEBuffer, OffPolicyActor, PERBuffer, api, me
 from recollect.errors import CallbackError, ConfigError, RecollectWarning
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.saving import save_training
+from recollect.runs.checkpointing.saving import save_training
 from recollect.runs.writers import read_rows
 from recollect.scheme.collection.worker.evaluation import Evaluation
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from recollect.cli.train import make_parser, resolve_options
+from recollect.cli.commands.train import make_parser, resolve_options
 
 FILE = Path(__file__).parents[2] / "docs" / "guide" / "kuberay.yaml"
 SCHEMA = json.loads(Path(__file__).with_name("kuberay.schema.json").read_text())

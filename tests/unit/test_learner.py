@@ -15,7 +15,7 @@ from recollect.agent.storages import ReplayBuffer
 from recollect.errors import ConfigError, EnvError, NotFiniteError, SchemaError, StorageError, WorkerError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.checkpoints import read_commit
+from recollect.runs.checkpointing.commit import read_commit
 from recollect.runs.writers import read_rows
 from recollect.scheme import Scheme
 from tests.reference import flatten, same_bits

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.calibrate_learning import CHECKS, SETTINGS
-from tests.learning import MOST_FALSE_ALARMS, SEEDS, Check, read_trials, scores_of
+from tests.learning import MAX_FALSE_ALARMS, SEEDS, Check, read_trials, scores_of
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_trials_say_that_false_alarms_are_rare(name: str) -> None:
     scores = scores_of(name, read_trials())
-    assert CHECKS[name].false_alarm(scores) < MOST_FALSE_ALARMS
+    assert CHECKS[name].false_alarm(scores) < MAX_FALSE_ALARMS
     assert CHECKS[name].trials == CHECKS[name].summary(scores)
 
 

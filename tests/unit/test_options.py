@@ -53,8 +53,8 @@ def test_only_what_differs_from_the_defaults() -> None:
 
 def test_options_are_shown_as_one_writes_them_and_functions_by_their_names() -> None:
     given: Any = {"size": 5, "label": count_or_nothing}
-    assert Knobs(**given).told() == "size=5, label=count_or_nothing"
-    assert Knobs(**given).told("size") == "label=count_or_nothing"
+    assert Knobs(**given).summary() == "size=5, label=count_or_nothing"
+    assert Knobs(**given).summary("size") == "label=count_or_nothing"
 
 
 def count_or_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's algorithms, with what prioritised replay needs of them: weighted losses, reported errors.
+"""Stable-Baselines3's algorithms with what prioritised replay needs: weighted losses and reported TD errors.
 
 Their own `train` runs, with other functions under the names of its losses. Everything else is SB3's.
 """

@@ -1,4 +1,4 @@
-"""What is stored, as the arrays of Stable-Baselines3's buffers: `[buffer_size, n_envs, ...]`, by ring position."""
+"""Stored steps as the arrays of Stable-Baselines3's buffers: `[buffer_size, n_envs, ...]`, by ring position."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 
 

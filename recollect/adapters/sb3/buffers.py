@@ -19,7 +19,7 @@ from recollect.adapters.sb3.owner import Owner
 from recollect.adapters.sb3.samples import DictReplaySamples, ReplaySamples, to_samples
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.outputs import nest
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy import ere_buffer, nstep_buffer, per_buffer, replay_buffer
 from recollect.agent.storages.snapshots import load_storage, save_storage
 from recollect.checks import check_count, check_number
@@ -94,7 +94,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self._gamma = None if gamma is None else check_number("gamma", gamma, 0.0, 1.0)
-        self._options = self._in_our_words(options)
+        self._options = self._translated(options)
         self._layout = StepLayout(observation_space, action_space, n_envs)
         given = {_SIZE: self.buffer_size, **self._options}
         chosen = {**self._recommended(given), **self._options, "device": self.device}
@@ -270,7 +270,7 @@ class ReplayBuffer(buffers.ReplayBuffer):
         if len(envs):
             columns.end_newest(self.memory.store, envs, terminated=True)
 
-    def _in_our_words(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _translated(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options by our names, where they were given by SB3's."""
         return {_OURS.get(name, name): value for name, value in options.items()}
 
@@ -301,7 +301,7 @@ class PERBuffer(NStepBuffer):
         super().__init__(*values, **options)
         self.drawn: Samples | None = None
         if self.has_priorities:
-            self._owner.warn_if_deaf(type(self).__name__)
+            self._owner.warn_without_errors(type(self).__name__)
 
     @property
     def has_priorities(self) -> bool:

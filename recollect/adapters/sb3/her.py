@@ -12,7 +12,7 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
 from recollect import keys
 from recollect.adapters.sb3.buffers import EREBuffer
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer as HERStorage
 from recollect.errors import RecollectWarning, StorageError
 from recollect.roles import Device
@@ -131,8 +131,8 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
         arguments = (buffer_size, observation_space, action_space, None, device)
         super().__setstate__({**state, "arguments": arguments})
 
-    def _in_our_words(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        ours = super()._in_our_words(options)
+    def _translated(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        ours = super()._translated(options)
         strategy = ours.pop("goal_selection_strategy", None)
         if strategy is not None:
             ours["strategy"] = strategy.name.lower() if isinstance(strategy, GoalSelectionStrategy) else strategy

@@ -1,4 +1,4 @@
-"""Which algorithm of Stable-Baselines3 a buffer works for: it is not told, and needs to know the discount factor."""
+"""Which algorithm of Stable-Baselines3 a buffer works for: the buffer needs its discount factor."""
 
 import warnings
 from typing import Final
@@ -40,7 +40,7 @@ class Owner:
         algorithm = self.find()
         return DEFAULT_GAMMA if algorithm is None else algorithm.gamma
 
-    def warn_if_deaf(self, buffer_name: str) -> None:
+    def warn_without_errors(self, buffer_name: str) -> None:
         """Warn if the algorithm would not report the errors that priorities are made of."""
         algorithm = self.find()
         if algorithm is not None and not isinstance(algorithm, ReportsErrors):

@@ -1,4 +1,4 @@
-"""What a buffer hands to Stable-Baselines3: its own tuples, with what prioritised learning needs beside them."""
+"""Batches as Stable-Baselines3's own tuples, extended by what prioritised replay needs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.agent.storages.experience.store import columns
+from recollect.agent.storages.experience.store.ring import columns
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer
 from recollect.agent.storages.off_policy.replay_buffer import ReplayBuffer
 from recollect.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Between a policy's units and an environment's: scaling, clipping, and actions at random."""
+"""Actions in policy units and in environment units: scaling, clipping and random actions."""
 
 from typing import Any
 
@@ -80,6 +80,7 @@ class ChoiceActions(nn.Module):
 
     start: Tensor
     counts: Tensor
+    _last: Tensor
     _exists: Tensor
     _entries: Tensor
 
@@ -90,6 +91,7 @@ class ChoiceActions(nn.Module):
         self.register_buffer("start", start, persistent=False)
         counts = torch.tensor(choice_counts(space))
         self.register_buffer("counts", counts, persistent=False)
+        self.register_buffer("_last", counts - 1, persistent=False)
         places = torch.arange(int(counts.max()))
         self.register_buffer("_exists", places < counts[:, None], persistent=False)
         # Where a mask has the entry of each action of each choice; of one that does not exist, any.
@@ -115,7 +117,7 @@ class ChoiceActions(nn.Module):
 
         Returns
         -------
-        bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, most_actions]`
+        bool tensor `[..., num_actions]` for Discrete actions, else `[..., num_choices, max_actions]`
         """
         allowed = (mask != 0)[..., self._entries] & self._exists
         return allowed.squeeze(-2) if self._is_single else allowed
@@ -125,7 +127,7 @@ class ChoiceActions(nn.Module):
         uniform = torch.rand(num, len(self.counts), generator=generator, device=self.counts.device)
         if mask is None:
             # A float32 below 1 times a large count can round up to the count itself.
-            return (uniform * self.counts).long().clamp(max=self.counts - 1)
+            return (uniform * self.counts).long().clamp(max=self._last)
         before = mask.reshape(num, len(self.counts), -1).cumsum(-1)  # how many are allowed up to each action
         number = (uniform * before[..., -1]).long().clamp(max=before[..., -1] - 1)
         return (before <= number[..., None]).sum(-1)

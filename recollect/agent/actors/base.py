@@ -1,7 +1,7 @@
 """The actor: all networks of an agent, and how observations pass through them."""
 
 import os
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -20,13 +20,14 @@ from recollect.agent.actors.networks.body import Body
 from recollect.agent.actors.networks.critics import build_critics
 from recollect.agent.actors.networks.curiosity import RandomDistillation
 from recollect.agent.actors.networks.heads import build_policy
-from recollect.agent.actors.networks.layers import LearningPart, NoisyLinear
+from recollect.agent.actors.networks.mlp.layers import LearningPart, NoisyLinear
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RewardNormaliser
 from recollect.agent.actors.networks.target_networks import TargetNetworks, frozen_copy
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.actors.running_statistics import RunningStatistics
 from recollect.agent.actors.spaces import as_tensor, first_array, map_observation
 from recollect.agent.masks import has_mask, visible_space, without_mask
-from recollect.roles import Array, Observation
+from recollect.roles import Observation
 
 NO_STATE: Final = torch.zeros(1, 1)
 """Hidden state and `done` where there are none: actors without memory ignore them."""
@@ -35,7 +36,7 @@ NO_STATE: Final = torch.zeros(1, 1)
 _WITHOUT_MODES: Final = ("recollect.", *(f"torch.nn.modules.{kind}" for kind in ("container", "conv", "linear")))
 
 
-class Actor(nn.Module):
+class Actor(RunningStatistics):
     """Base of the actors: a body, a policy, critics, and target networks.
 
     The body gives features, which heads turn into distributions and values:
@@ -76,6 +77,7 @@ class Actor(nn.Module):
         self.normaliser = ObservationNormaliser(visible) if config.normalises else None
         self.reward_normaliser = RewardNormaliser() if config.normalise_rewards else None
         self.body = Body(visible, config)
+        self._is_bare = self.body.is_bare and not self.is_masked
         self.policy = build_policy(plan, self.body.out_features, action_space, config, masks=self.is_masked)
         self.critics = build_critics(plan, self.body.out_features, action_space, config)
         self._initialise()
@@ -222,10 +224,15 @@ class Actor(nn.Module):
             Hidden states after the step; without memory, as given.
         """
         visible, body = self._normalise(obs), self._body(target)
-        if body.hands_on(visible):
+        if body.passes_through(visible):
             return visible, rhs
         encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
+
+    def sees_rows(self, obs: Observation) -> bool:
+        """Whether heads take an observation as it came from environments: rows of numbers, all that there is."""
+        is_row = type(obs) is np.ndarray and obs.dtype == np.float32 and obs.ndim == 2 and obs.flags.carray
+        return is_row and self._is_bare and self.normaliser is None
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.
@@ -264,7 +271,7 @@ class Actor(nn.Module):
     def action_mask(self, obs: Observation) -> Tensor | None:
         """Say which actions are allowed, where observations tell it: bool `[..., num_actions]`, None if all are.
 
-        For MultiDiscrete and MultiBinary actions `[..., num_choices, most_actions]`.
+        For MultiDiscrete and MultiBinary actions `[..., num_choices, max_actions]`.
         """
         if not self.is_masked:
             return None
@@ -277,66 +284,6 @@ class Actor(nn.Module):
     def to_env(self, action: Tensor) -> Tensor:
         """Turn actions in policy units into what the environment accepts."""
         return self.actions.to_env(action)
-
-    def observe(
-        self,
-        obs: Observation,
-        reward: Array,
-        done: Array,
-        gamma: float = 0.99,
-        *,
-        source: Hashable = 0,
-        skip: np.ndarray | None = None,
-    ) -> None:
-        """Update the normalisers, where there are any, with one step of every env.
-
-        Parameters
-        ----------
-        obs : array or (nested) dict of arrays
-            Observations `[num_envs, …]`.
-        reward, done : array
-            Rewards, and whether an episode ended with them, `[num_envs, 1]`.
-        gamma : float
-            Discount of the returns whose deviation scales rewards.
-        source : hashable
-            Where the step comes from, such as a worker: each source has running returns of its own.
-        skip : bool array `[num_envs, 1]`, optional
-            Rows that are no transition and are left out.
-        """
-        rows = slice(None) if skip is None else np.flatnonzero(~skip)
-        if self.normaliser is not None or self.curiosity is not None:
-            seen = self.visible(map_observation(lambda values: values[rows], obs))
-            for part in (self.normaliser, self.curiosity):
-                if part is not None:
-                    part.update(seen)
-        if self.reward_normaliser is not None:
-            self.reward_normaliser.update(self.to_tensors(reward), self.to_tensors(done), gamma, source, rows)
-
-    def episodes_state(self) -> dict[str, Tensor]:
-        """What it keeps of the episodes in progress, for a checkpoint."""
-        return {} if self.reward_normaliser is None else self.reward_normaliser.episodes_state()
-
-    def load_episodes(self, state: Mapping[str, Any], num_envs: int) -> None:
-        """Continue the episodes of `episodes_state`, or begin new ones if it is empty."""
-        if self.reward_normaliser is not None:
-            self.reward_normaliser.load_episodes(state, num_envs)
-
-    def novelty(self, obs: Observation) -> Tensor | None:
-        """How badly the novelty of observations `[rows, …]` is predicted, `[rows, 1]`; None if nobody asks for it."""
-        if self.curiosity is None:
-            return None
-        return self.curiosity.novelty(self.visible(obs))
-
-    def intrinsic_reward(self, obs: Observation) -> Tensor | None:
-        """Rewards `[rows, 1]` of having reached observations `[rows, …]`; None if there are none."""
-        if self.curiosity is None:
-            return None
-        rewards: Tensor = self.curiosity(self.visible(obs))
-        return rewards
-
-    def normalise_reward(self, reward: Tensor) -> Tensor:
-        """Scale rewards, if the config asks for it."""
-        return reward if self.reward_normaliser is None else self.reward_normaliser(reward)
 
     def policy_parameters(self) -> list[nn.Parameter]:
         """Return the weights of the policy alone; none without a policy."""

@@ -8,8 +8,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from recollect.disk import make_folder, read_file, write_file
 from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.files.disk import make_folder, read_file, write_file
 
 # What the head of a file takes beside the weights, at most.
 _HEAD_BYTES: Final = 1 << 20
@@ -29,9 +29,9 @@ def save_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
 def load_weights(module: nn.Module, path: str | os.PathLike[str]) -> None:
     """Read what `save_weights` wrote into a module of the same shape."""
     own = module.state_dict()
-    most_bytes = _HEAD_BYTES + sum(tensor.nbytes + _HEAD_BYTES_A_TENSOR for tensor in own.values())
+    max_bytes = _HEAD_BYTES + sum(tensor.nbytes + _HEAD_BYTES_A_TENSOR for tensor in own.values())
     try:
-        weights = load(read_file(Path(path).resolve(), most_bytes))
+        weights = load(read_file(Path(path).resolve(), max_bytes))
     except FileNotFoundError:
         raise ConfigError(f"there is no checkpoint at {path}; give the path of an actor's .safetensors file") from None
     except (SafetensorError, OSError, StorageError) as error:

@@ -55,7 +55,7 @@ class ActorFactory:
         return actor
 
     def __repr__(self) -> str:
-        parts = (self.actor_class.__name__, self.obs_space, self.action_space, self.plan, self.options.told())
+        parts = (self.actor_class.__name__, self.obs_space, self.action_space, self.plan, self.options.summary())
         return f"ActorFactory({', '.join(filter(None, map(str, parts)))})"
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 from torch import nn
 
 from recollect.agent.actors.base import Actor
-from recollect.agent.actors.networks.composed import ComposedNetwork
-from recollect.agent.actors.networks.dense import EnsembleMLP
-from recollect.agent.actors.networks.images import ConvolutionalFeatures
+from recollect.agent.actors.networks.features.images import ConvolutionalFeatures
+from recollect.agent.actors.networks.mlp.composed import ComposedNetwork
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 
 
 class OffPolicyActor(Actor):

@@ -1,4 +1,4 @@
-"""What an algorithm asks of an actor: which heads, and which of them have target networks."""
+"""`ActorPlan`: the networks that an algorithm needs, and which of them have target networks."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal, get_args
@@ -116,8 +116,8 @@ class ActorPlan:
     def __repr__(self) -> str:
         """Name what is not as usual: an error shows two plans side by side."""
         values = ((entry, getattr(self, entry.name)) for entry in fields(self))
-        told = ", ".join(f"{entry.name}={value!r}" for entry, value in values if value != entry.default)
-        return f"ActorPlan({told})"
+        chosen = ", ".join(f"{entry.name}={value!r}" for entry, value in values if value != entry.default)
+        return f"ActorPlan({chosen})"
 
 
 def _check_kind(role: str, kind: object, known: tuple[str, ...]) -> None:

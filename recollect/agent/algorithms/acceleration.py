@@ -1,4 +1,4 @@
-"""How the losses of a batch are computed: as they are written, compiled, or with products in bfloat16."""
+"""How losses are computed: eagerly, compiled, or with bfloat16 products."""
 
 import warnings
 from collections.abc import Callable

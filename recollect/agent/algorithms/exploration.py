@@ -1,4 +1,4 @@
-"""`EpsilonGreedy`: acting by the highest value, and at random in a share of the steps that falls."""
+"""`EpsilonGreedy`: greedy actions, and random ones with a probability that decays."""
 
 from dataclasses import dataclass
 
@@ -32,9 +32,18 @@ class EpsilonGreedy(LearningAlgorithm):
         start, end = self.config.initial_epsilon, self.config.final_epsilon
         return start + (end - start) * min(1.0, self.num_acted / self.config.epsilon_steps)
 
+    _room: Tensor | None = None
+
+    def _room_like(self, actions: Tensor) -> Tensor:
+        """A float32 tensor of their shape, the same one each time: to make one takes longer than to fill it."""
+        if self._room is None or self._room.shape != actions.shape or self._room.device != actions.device:
+            with torch.inference_mode(mode=False):  # which could not be filled outside of that mode
+                self._room = torch.empty(actions.shape, device=actions.device)
+        return self._room
+
     def _explore(self, greedy: Tensor, mask: Tensor | None) -> Tensor:
         """Put allowed actions at random in the place of some greedy ones `[num_envs, 1]`."""
-        chance = torch.rand(greedy.shape, generator=self.actor.generator, device=greedy.device)
+        chance = self._room_like(greedy).uniform_(generator=self.actor.generator)
         if min(chance.tolist())[0] >= self.epsilon:
             return greedy  # actions at random are drawn only for steps in which somebody explores
         random = self.actor.actions.draw(len(greedy), self.actor.generator, mask)

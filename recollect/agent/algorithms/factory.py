@@ -51,7 +51,7 @@ class AlgorithmFactory:
         )
 
     def __repr__(self) -> str:
-        parts = (self.algorithm_class.__name__, self.config.told())
+        parts = (self.algorithm_class.__name__, self.config.summary())
         return f"AlgorithmFactory({', '.join(filter(None, parts))})"
 
 

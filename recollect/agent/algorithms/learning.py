@@ -26,7 +26,7 @@ from recollect.agent.algorithms.optimiser import GroupedOptimiser, ParameterGrou
 from recollect.agent.algorithms.utils import backward, put_gradients, take_gradients
 from recollect.agent.registry import advice
 from recollect.errors import ConfigError, NotFiniteError, RecollectWarning, closest
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.roles import ActingStep, Batch, Device, Gradients, Info, Observation, VectorEnvs, Weights
 
 # Options that the optimiser and the compiled losses are built from.
@@ -42,7 +42,7 @@ _CPU: Final = "cpu"
 class Losses(NamedTuple):
     """What a backward pass tells: scalars by name, and the TD error of each row if there are any."""
 
-    scalars: dict[str, Tensor]
+    scalars: Mapping[str, Tensor | float]
     errors: Tensor | None = None
 
 
@@ -224,7 +224,7 @@ class LearningAlgorithm(Algorithm):
         self.optimiser.zero_grad()
         with self.actor.learning(self.generator), products_in(self.config.precision, self.device):
             losses = self._learn_from(batch)
-            told = losses.scalars | self._learn_novelty(batch)
+            told = {**losses.scalars, **self._learn_novelty(batch)}
         scalars = self._finite({**told, **self._clip_gradients()})
         self.num_computed += 1
         info: Info = {**scalars}
@@ -327,7 +327,7 @@ class LearningAlgorithm(Algorithm):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Actions for features `[num_envs, F]` in the policy's units, and what the storage keeps beside them.
 
-        An algorithm that `masks_actions` is told which are allowed, bool `[num_envs, num_actions]`, if not all are.
+        An algorithm that `masks_actions` gets which are allowed, bool `[num_envs, num_actions]`, if not all are.
         """
 
     def _distribution(self, features: Tensor, mask: Tensor | None) -> Any:

@@ -1,4 +1,4 @@
-"""Matrices in batches, the KL of Gaussians taken apart, and gradients that travel."""
+"""Batched matrices, the decomposed KL of Gaussians, and gradients as arrays."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from recollect.agent.envs.catalog import frame_stack_of, make_for
 from recollect.agent.envs.masks import gives_mask, masked_space
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import check_spaces
-from recollect.agent.envs.vectors import BUILDERS, EnvBuilder
+from recollect.agent.envs.vectors.kinds import BUILDERS, EnvBuilder
 from recollect.agent.wrapping import Wrapping, wrapped
 from recollect.checks import check_count, check_number, check_whole
 from recollect.errors import ConfigError, closest

@@ -13,7 +13,7 @@ from recollect import keys
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.errors import EnvError
-from recollect.records import as_count
+from recollect.files.records import as_count
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Rebuilding(Generic[Env]):
         self._max_consecutive = max_consecutive_failures
         self._num_built = 0
         self._seed = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def state(self) -> dict[str, int]:
         """What decides how later envs are seeded, and when there were too many failures."""
@@ -65,43 +65,43 @@ class Rebuilding(Generic[Env]):
             Its first observation.
         info : dict
             That of its reset, with the number of failures, the last of them, and the traceback of one that has not
-            been told of yet.
+            been reported yet.
         """
         env = broken
-        num_failures, news = 0, ""
+        num_failures, text = 0, ""
         while True:
             num_failures += 1
-            news = news or self._news(error)
+            text = text or self._new_traceback(error)
             with suppress(Exception):
                 env.close()
-            self._count(error, news)
+            self._count(error, text)
             try:
                 env = self.build()
                 obs, info = env.reset(seed=self._next_seed())
             except Exception as again:  # noqa: BLE001  # whatever an env raises is a failure of it
                 error = again
                 continue
-            failure = {keys.LAST_FAILURE: describe(error), keys.FAILURE_TRACEBACK: news}
+            failure = {keys.LAST_FAILURE: describe(error), keys.FAILURE_TRACEBACK: text}
             return env, obs, {**info, keys.NUM_FAILURES: num_failures, **failure}
 
-    def _news(self, error: Exception) -> str:
-        """The traceback of an error, without the frame here that caught it; empty if one like it was told of before."""
+    def _new_traceback(self, error: Exception) -> str:
+        """The traceback of an error, without the frame here that caught it; empty if it was reported before."""
         caught = error.__traceback__
         text = "".join(traceback.format_exception(type(error), error, caught and caught.tb_next))
         place = code_path(text)
-        if place in self._told:
+        if place in self._reported:
             return ""
-        self._told.add(place)
+        self._reported.add(place)
         return text
 
-    def _count(self, error: Exception, news: str) -> None:
+    def _count(self, error: Exception, text: str) -> None:
         self.num_consecutive += 1
         if self.num_consecutive > self._max_consecutive:
             # The text of the traceback reaches every process and the command line, which the exception itself does not.
             raise EnvError(
                 f"an env failed {self.num_consecutive} times in a row, at last with {describe(error)}; "
                 f"max_consecutive_failures is {self._max_consecutive}: correct the env, or allow more"
-                + (f"\n\n{news}" if news else "")
+                + (f"\n\n{text}" if text else "")
             ) from None
 
     def _next_seed(self) -> int:
@@ -176,14 +176,14 @@ class FailureLog:
             return None
         for env in np.flatnonzero(counts):
             self.num_failures += int(counts[env])
-            self._tell(int(env), infos[keys.LAST_FAILURE][env], infos[keys.FAILURE_TRACEBACK][env])
+            self._report(int(env), infos[keys.LAST_FAILURE][env], infos[keys.FAILURE_TRACEBACK][env])
         lost = np.asarray(infos[keys.EPISODE_LOST], np.bool_)
         return lost if lost.any() else None
 
-    def _tell(self, env: int, failure: str, news: str) -> None:
-        if news and code_path(news) not in self._shown:
-            self._shown.add(code_path(news))
-            _LOG.warning("env %d failed and was rebuilt; further failures like this one are counted:\n%s", env, news)
+    def _report(self, env: int, failure: str, text: str) -> None:
+        if text and code_path(text) not in self._shown:
+            self._shown.add(code_path(text))
+            _LOG.warning("env %d failed and was rebuilt; further failures like this one are counted:\n%s", env, text)
         if self.num_failures >= self._next_count:
             _LOG.warning("envs have failed %d times so far, at last env %d with %s", self.num_failures, env, failure)
             self._next_count = 10 * self.num_failures

@@ -92,7 +92,7 @@ def gives_mask(env: gym.Env[Any, Any]) -> bool:
         return True
     try:
         _, info = env.reset(seed=0)
-    except Exception:  # noqa: BLE001  # whatever an env raises is told where it is used
+    except Exception:  # noqa: BLE001  # whatever an env raises is reported where it is used
         return False
     return keys.ACTION_MASK in info
 

@@ -1,4 +1,4 @@
-"""Seeds of envs, derived from the run's seed and the place of an env in the run."""
+"""Seeds of envs, derived from the run's seed and an env's index."""
 
 from collections.abc import Sequence
 from typing import Final

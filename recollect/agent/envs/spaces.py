@@ -1,4 +1,4 @@
-"""Which spaces envs may have, and how actions are handed to them."""
+"""Supported spaces, and the form in which actions are passed to envs."""
 
 from typing import Any, Final
 

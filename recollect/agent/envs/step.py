@@ -1,4 +1,4 @@
-"""`Step`: what one step of every env brought."""
+"""`Step`: the result of one step of every env."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

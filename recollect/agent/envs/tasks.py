@@ -1,4 +1,4 @@
-"""Small tasks of our own: one that only hindsight solves, one that only a memory solves, one that chance never does."""
+"""Small test tasks: one needs hindsight, one needs memory, one needs deep exploration."""
 
 from typing import Any, Final
 

@@ -10,7 +10,6 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from recollect import keys
-from recollect.agent.envs.autoreset import driver_of
 from recollect.agent.envs.catalog import find_function
 from recollect.agent.envs.factory import VecEnvFactory, find_autoreset_mode
 from recollect.agent.envs.failures import describe
@@ -18,7 +17,8 @@ from recollect.agent.envs.masks import MaskCheck
 from recollect.agent.envs.seeds import derive_seeds
 from recollect.agent.envs.spaces import ActionFormat, check_spaces, find_misfit
 from recollect.agent.envs.step import Step, VectorEnv
-from recollect.agent.envs.vectors import close_vector
+from recollect.agent.envs.vectors.autoreset import driver_of
+from recollect.agent.envs.vectors.kinds import close_vector
 from recollect.agent.masks import has_mask
 from recollect.agent.wrapping import parse_wrappers
 from recollect.errors import EnvError, RecollectError, StorageError
@@ -183,8 +183,11 @@ class VecEnv:
         action : tensor or array [num_envs, numbers]
             In the env's units: floats for Box; for Discrete one index each.
         """
-        with self._explaining:
+        try:
             step = self._driver.step(self._format(action))
+        except Exception as error:
+            self._explaining.explain(error)
+            raise
         if self._masks is not None:
             self._masks.check_step(step)
         return step
@@ -241,7 +244,12 @@ class _Explaining:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, RecollectError | gym.error.Error):
+        if isinstance(error, Exception):
+            self.explain(error)
+
+    def explain(self, error: Exception) -> None:
+        """Raise the error that says what went wrong; nothing if this one says it itself."""
+        if isinstance(error, RecollectError | gym.error.Error):
             return
         if isinstance(error, EOFError | ConnectionError):
             raise EnvError(

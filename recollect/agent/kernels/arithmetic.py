@@ -1,4 +1,4 @@
-"""Functions of one number that compilers turn into vector instructions, which those of the C library are not."""
+"""Elementary functions that compilers can vectorise, unlike those of the C library."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which tensors kernels may compute with, and how to leave the kernels out."""
+"""Which tensors kernels support, and how to disable the kernels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

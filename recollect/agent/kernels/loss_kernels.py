@@ -60,3 +60,40 @@ def regress(values, num, rows, width, actions, targets, weights, delta, losses, 
     size /= np.float32(num)
     numbers_at(losses, 1)[0] = total / rows
     return True
+
+
+@nb.njit(nb.void(_address, _address, *(_count,) * 4, nb.float32, _address, _address), **KERNEL)
+def regress_quantiles(quantiles, targets, num, rows, num_quantiles, num_targets, delta, losses, slopes):
+    """Compare quantiles with samples: squares of small errors, linear beyond `delta`, weighted by their side.
+
+    Parameters
+    ----------
+    quantiles : `[num, rows, num_quantiles]`
+        Of `num` critics.
+    targets : `[rows, num_targets]`
+        Samples of what they describe.
+    losses : `[num, rows, num_quantiles]`
+        Out: losses, their mean over samples.
+    slopes : `[num, rows, num_quantiles]`
+        Out: gradient of each.
+    """
+    quantile, target = numbers_at(quantiles, num * rows * num_quantiles), numbers_at(targets, rows * num_targets)
+    loss, slope = numbers_at(losses, num * rows * num_quantiles), numbers_at(slopes, num * rows * num_quantiles)
+    scale = _ONE / (delta * np.float32(num_targets))
+    for row in range(num * rows):
+        samples = target[row % rows * num_targets :][:num_targets]
+        for index in range(num_quantiles):
+            share, value = (
+                (np.float32(index) + _HALF) / np.float32(num_quantiles),
+                quantile[row * num_quantiles + index],
+            )
+            total, gradient = _ZERO, _ZERO
+            for sample in samples:
+                error = sample - value
+                distance = abs(error)
+                weight = _ONE - share if error < _ZERO else share
+                limited = delta if distance > delta else distance
+                total += weight * (limited * (distance - _HALF * limited))
+                gradient -= weight * np.copysign(limited, error)
+            loss[row * num_quantiles + index] = total * scale
+            slope[row * num_quantiles + index] = gradient * scale

@@ -9,6 +9,7 @@ PyTorch's attention multiplies blocks with, oneDNN's `brgemm`. It turns no opera
 """
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,9 @@ BRGEMM: Final = "_ZN2at6native7cpublas6brgemmEllllllbPKfS3_Pfb"
 # compiled routine of 65 kB for every size it meets.
 _LARGEST_BLOCK: Final = 256
 _TILE: Final = 8
+# Variables that limit oneDNN's instructions, and limits with which `brgemm` hands products on to BLAS.
+_LIMITS: Final = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+_NARROW: Final = ("SSE41", "AVX")
 
 
 def find_routine(name: str) -> int | None:
@@ -47,11 +51,14 @@ def find_routine(name: str) -> int | None:
 
 
 def _are_blocks_faster() -> bool:
-    """Whether BLAS knows little of this processor, and nobody told PyTorch to do without its vector instructions.
+    """Whether BLAS knows little of this processor, and nobody told PyTorch or oneDNN to do without vectors.
 
     A rule and no trial: products differ in their last bits, and runs of one machine must not.
     """
-    return binding.get_host_cpu_name().startswith("znver") and torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+    is_limited = any(os.environ.get(name, "").upper() in _NARROW for name in _LIMITS)
+    is_vectorised = torch.backends.cpu.get_cpu_capability() != "DEFAULT" and not is_limited
+    has_blocks: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return binding.get_host_cpu_name().startswith("znver") and is_vectorised and has_blocks
 
 
 _blas, _blocks = find_routine("sgemm_"), find_routine(BRGEMM)
@@ -251,36 +258,39 @@ def by_blas(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, l
         _sgemm(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result)
 
 
+@nb.njit(**INLINED)
+def _put_blocks(left, right, results, is_sum):
+    """Write `left @ right`, or add it for a sum, block by block of rows."""
+    depth, width = right.shape
+    begin = np.int64(0)
+    while begin < len(left):
+        height = _block(len(left) - begin)
+        places = left.ctypes.data + begin * depth * _BYTES, results.ctypes.data + begin * width * _BYTES
+        _brgemm(height, width, depth, depth, is_sum, places[0], right.ctypes.data, places[1])
+        begin += height
+
+
 @nb.cfunc(_SIGNATURE, **CALLBACK)
 def by_blocks(is_left_turned, is_right_turned, num_rows, num_columns, num_inner, left, right, result):
     """`multiply` by blocks of rows, where PyTorch has `brgemm`.
 
-    If the left operand is turned, a batch's rows are summed over: they come in any number, and in blocks too.
+    If the left operand is turned, a batch's rows are summed over: they come in any number, and in blocks too. Each
+    block is turned by itself: oneDNN would compile a routine for every distance of rows as well.
     """
-    rows = _turned(_matrix_at(left, num_inner, num_rows)) if is_left_turned else _matrix_at(left, num_rows, num_inner)
     columns = _matrix_at(right, num_inner, num_columns)
     if is_right_turned:
         columns = _turned(_matrix_at(right, num_columns, num_inner))
     results = _matrix_at(result, num_rows, num_columns)
     if num_inner == 0:
         results[:] = np.float32(0.0)
-    begin = np.int64(0)
-    while begin < num_rows and num_columns > 0:
-        height, first = _block(num_rows - begin), np.int64(0)
-        while first < num_inner:
-            depth = _block(num_inner - first) if is_left_turned else num_inner
-            _brgemm(
-                height,
-                num_columns,
-                depth,
-                num_inner,
-                np.int64(first > 0),
-                rows.ctypes.data + (begin * num_inner + first) * _BYTES,
-                columns.ctypes.data + first * num_columns * _BYTES,
-                results.ctypes.data + begin * num_columns * _BYTES,
-            )
-            first += depth
-        begin += height
+    elif num_columns > 0 and not is_left_turned:
+        _put_blocks(_matrix_at(left, num_rows, num_inner), columns, results, np.int64(0))
+    first = np.int64(0)
+    while is_left_turned and num_columns > 0 and first < num_inner:
+        end = first + _block(num_inner - first)
+        rows = _turned(_matrix_at(left, num_inner, num_rows)[first:end])
+        _put_blocks(rows, columns[first:end], results, np.int64(first > 0))
+        first = end
 
 
 _routine = by_blocks if _uses_blocks else by_blas

@@ -1,4 +1,4 @@
-"""Passes over a row of numbers: the norm of a gradient."""
+"""Passes over numbers: the norm of a gradient, and sums that decay along a stream."""
 
 import math
 
@@ -22,3 +22,14 @@ def clip_row(gradient, max_norm, small):
         for index in range(len(gradient)):
             gradient[index] *= share
     return norm
+
+
+@nb.njit(nb.void(nb.float32[:, ::1], nb.float32[:, ::1], nb.float32[:, ::1]), **KERNEL)
+def sum_backwards(terms, decays, sums):
+    """Write `sums[t] = terms[t] + decays[t] * sums[t + 1]`, all `[time, streams]`."""
+    last = len(terms) - 1
+    for stream in range(terms.shape[1] if len(terms) else 0):
+        sums[last, stream] = terms[last, stream]
+    for step in range(last - 1, -1, -1):
+        for stream in range(terms.shape[1]):
+            sums[step, stream] = terms[step, stream] + decays[step, stream] * sums[step + 1, stream]

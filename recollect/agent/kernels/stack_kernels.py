@@ -167,7 +167,7 @@ def run_stack(weights, shape, inputs, num_inputs, num, batch, hiddens, outs, num
     given = np.array([weights, inputs, num_inputs, num, batch, hiddens, outs])
     places = places_of(given, shape)
     _run_shares(places.ctypes.data, num_threads)
-    # Until here nobody may let go of them.
+    # They must stay alive until here.
     given[0] = places[0] = 0
 
 

@@ -3,6 +3,7 @@
 Threads of our own would find the cores taken: PyTorch's look out for work some milliseconds after they had any.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,15 +23,21 @@ HAS_THREADS: Final = not USES_THREADS and None not in _ROUTINES.values()
 """Whether kernels can share out their rows."""
 for _name, _place in _ROUTINES.items():
     binding.add_symbol(f"recollect_{_name}", _place or 1)
-_LEAST_WORK: Final = 2_000_000
+_MIN_WORK: Final = 2_000_000
 """Multiplications that a thread must have to be worth waking."""
+
+
+# A forked process has none of the threads that OpenMP waits for: PyTorch's own operators hang there.
+_forks: Final[list[int]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forks.append(1))
 
 
 def num_shares(work: int) -> int:
     """Among how many threads to share out a number of multiplications."""
-    if work < 2 * _LEAST_WORK or not HAS_THREADS:
+    if work < 2 * _MIN_WORK or not HAS_THREADS or _forks:
         return 1
-    return min(torch.get_num_threads(), work // _LEAST_WORK)
+    return min(torch.get_num_threads(), work // _MIN_WORK)
 
 
 def on_threads(share: Any) -> Any:

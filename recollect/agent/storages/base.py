@@ -120,7 +120,7 @@ class StorageFactory(Generic[StorageT]):
         return storage
 
     def __repr__(self) -> str:
-        return f"StorageFactory({self.storage_class.__name__}, {self.config.told()})"
+        return f"StorageFactory({self.storage_class.__name__}, {self.config.summary()})"
 
 
 class Creates(Generic[P]):

@@ -1,25 +1,24 @@
 """`BaseBuffer`: what all storages over a `ExperienceStore` share, from taking steps in to reading them back."""
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from operator import attrgetter
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from recollect import keys
-from recollect.agent.storages.base import Storage
-from recollect.agent.storages.config import StorageConfig, spelled_out
+from recollect.agent.storages.configured import ConfiguredStorage
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.staging import Staging
-from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.outbox import Outbox
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.checks import check_count, check_number, seeded_generator
-from recollect.errors import ConfigError, RecollectWarning, SchemaError, closest
+from recollect.errors import RecollectWarning, SchemaError, closest
 from recollect.roles import Actor, Algorithm, Batch, Device, Sample, VectorEnvs
 
 # What every storage may keep of a step.
@@ -44,10 +43,8 @@ _GAMMA: Final = "gamma"
 _LOCAL_SOURCE: Final = 0
 
 
-class BaseBuffer(Storage):
+class BaseBuffer(ConfiguredStorage):
     """A storage that keeps steps in lanes; how batches are made of them is left to subclasses.
-
-    Every option is an attribute, too, which shows it as it is now.
 
     Parameters
     ----------
@@ -60,26 +57,9 @@ class BaseBuffer(Storage):
 
     Attributes
     ----------
-    config : StorageConfig
-        The options, as they are now.
     max_size, size, step : int
         Capacity, steps stored and position of the step to come, along the time axis.
-    changed_parameters : dict
-        Values of the parameters that were changed while running.
     """
-
-    config_class: ClassVar[type[StorageConfig]] = StorageConfig
-    config: StorageConfig
-    # What people call it; of a class that does not say, its own name.
-    title: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.title = vars(cls).get("title", cls.__name__)
-        cls.__init__ = spelled_out(cls.__init__, cls.config_class)  # type: ignore[method-assign]
-        for name, doc in cls.config_class.docs().items():
-            if not hasattr(cls, name):
-                setattr(cls, name, property(attrgetter(f"config.{name}"), doc=doc))
 
     def __init__(
         self,
@@ -109,14 +89,14 @@ class BaseBuffer(Storage):
             frame_stack=self.config.frame_stack,
             sequence=self._sequence(),
             on_relayout=self._on_relayout,
-            bytes_beside=self._bytes_beside,
+            extra_bytes=self._extra_bytes,
             make_tensor=self._staging.make_tensor,
         )
         self._make_parts()
 
     def __repr__(self) -> str:
         fill = f"{len(self):,}/{self.max_size * self.num_envs:,} transitions, num_envs={self.num_envs}"
-        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.told('size'))))})"
+        return f"{type(self).__name__}({', '.join(filter(None, (fill, self.config.summary('size'))))})"
 
     @property
     def store(self) -> ExperienceStore:
@@ -156,7 +136,7 @@ class BaseBuffer(Storage):
         """Bytes that the stored steps take, with what is kept beside them."""
         if not self._store.is_built:
             return 0
-        num_beside = self._store.starts.num_bytes + int(self._bytes_beside() * len(self))
+        num_beside = self._store.starts.num_bytes + int(self._extra_bytes() * len(self))
         return self._store.ring.num_bytes_used + num_beside
 
     @property
@@ -293,34 +273,6 @@ class BaseBuffer(Storage):
         with self._store.lock:
             self._store.clear()
 
-    def update_storage_parameter(self, parameter_name: str, new_parameter_value: object) -> None:
-        """Change a parameter; it takes effect on the next batch and on data already stored."""
-        if not isinstance(parameter_name, str):
-            raise ConfigError(f"parameter_name must be the name of a parameter, got {parameter_name!r}")
-        setters = {_MAX_SIZE: self._set_max_size, _GAMMA: self._set_gamma}
-        known = [*setters, *self.config.changing()]
-        if parameter_name not in known:
-            warnings.warn(
-                f"{type(self).__name__} has no parameter {parameter_name!r}, nothing was changed; "
-                f"{closest(parameter_name, known)}",
-                RecollectWarning,
-                stacklevel=2,
-            )
-            return
-        with self._store.lock:
-            if parameter_name in setters:
-                setters[parameter_name](new_parameter_value)
-            else:
-                self._change_option(parameter_name, new_parameter_value)
-            self.changed_parameters[parameter_name] = new_parameter_value
-
-    def config_with(self, parameter_name: str, new_parameter_value: object) -> StorageConfig:
-        """Options with another value of one of them; refuses one that cannot be."""
-        change: dict[str, Any] = {parameter_name: new_parameter_value}
-        config = replace(self.config, **change)
-        self._check_config(config)
-        return config
-
     def state(self) -> Extras:
         """What a snapshot needs beside the steps. A subclass adds its own, `super().state() | Extras(...)`.
 
@@ -358,7 +310,7 @@ class BaseBuffer(Storage):
     def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
         """Follow steps that have moved to other slots, or been forgotten where `old` is `new`."""
 
-    def _bytes_beside(self) -> float:
+    def _extra_bytes(self) -> float:
         """Bytes kept for each step beside the store."""
         return 0.0
 
@@ -373,15 +325,11 @@ class BaseBuffer(Storage):
     def _make_parts(self) -> None:
         """Make what a subclass has beside the store, from `config`."""
 
-    def _check_config(self, config: StorageConfig) -> None:
-        """Refuse options that do not suit the actor or each other."""
+    def _locked(self) -> AbstractContextManager[object]:
+        return self._store.lock
 
-    def _change_option(self, name: str, value: object) -> None:
-        self.config = self.config_with(name, value)
-        self._on_change(name)
-
-    def _on_change(self, name: str) -> None:
-        """Follow an option that has just changed in `config`."""
+    def _setters(self) -> Mapping[str, Callable[[object], None]]:
+        return {_MAX_SIZE: self._set_max_size, _GAMMA: self._set_gamma}
 
     def _set_max_size(self, value: object) -> None:
         size = check_count(_MAX_SIZE, value)

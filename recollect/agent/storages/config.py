@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
 from typing import Any
 
-from recollect.agent.storages.experience.store.schema import FrameStacks, check_frame_stacks
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks, check_frame_stacks
 from recollect.checks import check_count, seeded_generator
 from recollect.options import Options, about, option
 

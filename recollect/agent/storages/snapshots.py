@@ -11,7 +11,7 @@ from recollect.agent.storages.experience.persistence.snapshot import Snapshot
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.spaces_check import check_steps
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.records import PARSE_ERRORS
 
 _OWNER: Final = "owner"
 

@@ -1,4 +1,4 @@
-"""Whether the steps of a storage are of the spaces of its actor: those from a file may be of any."""
+"""Checks that a storage's steps fit the actor's spaces: steps from a file may not."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -9,9 +9,9 @@ import numpy as np
 from recollect import keys
 from recollect.agent.masks import choice_counts
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store import columns
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import KeyPath
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import KeyPath
 from recollect.errors import StorageError
 
 if TYPE_CHECKING:

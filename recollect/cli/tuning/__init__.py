@@ -1,4 +1,4 @@
-"""What `recollect tune` is made of: the study, the processes that run its trials, and what one sees of them.
+"""Parts of `recollect tune`: the study, the processes that run its trials, and their display.
 
 Only the command imports from here, late, because Optuna is an extra.
 """

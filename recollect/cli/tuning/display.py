@@ -1,4 +1,4 @@
-"""What one sees of a tuning: a table of its trials, and a picture of the study."""
+"""The display of a tuning: a table of its trials, and a picture of the study."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +10,9 @@ from rich.console import Console
 from recollect.cli.tuning.study import Tuning, plain
 from recollect.interrupts import hang_ups
 from recollect.options import Search
-from recollect.runs.live import LiveDisplay
+from recollect.runs.display.live import LiveDisplay
+from recollect.runs.display.progress import number
 from recollect.runs.plots import panels, write_figure
-from recollect.runs.progress import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ class StudyDisplay(LiveDisplay):
             return
         ended = [trial for trial in trials if trial.state.is_finished()]
         if self._seen is None:
-            # Those of an earlier call are not told again.
+            # Those of an earlier call are not shown again.
             self._seen = {trial.number for trial in ended}
         for trial in ended:
             if trial.number not in self._seen:

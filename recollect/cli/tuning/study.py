@@ -17,12 +17,12 @@ from recollect.config import RunConfig, build, settings
 from recollect.config.files import Document, dump_document, parse_value, read_document, write_document
 from recollect.config.layers import override
 from recollect.config.parts import ACTOR, ALGO, STORAGE, options_of
-from recollect.disk import open_file
 from recollect.errors import ConfigError, EnvError, NotFiniteError, RecollectError, StorageError
 from recollect.extras import the_extra
+from recollect.files.disk import open_file
+from recollect.files.records import PARSE_ERRORS
 from recollect.interrupts import interruptible
 from recollect.options import Search
-from recollect.records import PARSE_ERRORS
 
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy
@@ -37,8 +37,8 @@ _NAME: Final = "recollect"
 _NEVER: Final = 1 << 62
 # Settings that may differ between one call and the next.
 _MAY_CHANGE: Final = ("seed", "threads", "device")
-# How often processes are told to end before they are killed, and how long each time they may take.
-_MOST_TOLD: Final = 3
+# How often processes are asked to end before they are killed, and how long each time they may take.
+_MAX_STOP_REQUESTS: Final = 3
 _PATIENCE_S: Final = 20.0
 
 
@@ -176,7 +176,7 @@ def require_optuna() -> None:
 
 
 class Workers:
-    """Processes that run trials of a study, so many among them.
+    """Processes that run the trials of a study.
 
     Parameters
     ----------
@@ -204,11 +204,11 @@ class Workers:
         return any(process.is_alive() for process in self._processes)
 
     def stop(self) -> None:
-        """End the processes, in the middle of their trials; one that does not hear it is told again, and then killed.
+        """End the processes, in the middle of their trials; one that ignores it is asked again, and then killed.
 
         Python loses an interrupt that comes while it runs a finaliser.
         """
-        for _ in range(_MOST_TOLD):
+        for _ in range(_MAX_STOP_REQUESTS):
             for process in self._processes:
                 process.terminate()
             end = time.monotonic() + _PATIENCE_S

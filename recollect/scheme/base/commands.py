@@ -1,4 +1,4 @@
-"""Commands to all workers: what changes in a run, sent down one path and repeated to workers that restart."""
+"""Commands to all workers: changes to a running training, repeated to workers that restart."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ class ReplaceComponent(Command):
 
 @dataclass(frozen=True)
 class SetNumCollectors(Command):
-    """Have so many remote workers collect for each gradient worker."""
+    """Set the number of remote workers that collect for each gradient worker."""
 
     num_workers: int
 

@@ -1,4 +1,4 @@
-"""The only module that imports Ray: connects, puts, gets, waits; every call's end is a result or an error.
+"""The only module that imports Ray: connects, puts, gets, waits; every call ends with a result or an error.
 
 Ray is imported when the first of these functions is called, so that training in one process does without it.
 """
@@ -58,7 +58,7 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
     Parameters
     ----------
     address : str, optional
-        Of an existing cluster, `"auto"` for the one on this machine; None starts one of one's own, which listens on
+        Of an existing cluster, `"auto"` for the one on this machine; None starts a private one, which listens on
         the loopback address alone.
     runtime_env : mapping, optional
         What workers need beside what is installed where they run; see Ray's runtime environments.
@@ -85,7 +85,7 @@ def connect(address: str | None = None, runtime_env: Mapping[str, Any] | None = 
             "or leave the address out to use this machine alone"
         ) from error
     except (TypeError, ValueError) as error:
-        # A cluster of one's own may have been started by now.
+        # A private cluster may have been started by now.
         ray.shutdown()
         raise ConfigError(
             f"Ray does not take the address {address!r} with the runtime environment {options.get('runtime_env')!r}: "
@@ -163,13 +163,13 @@ def outcome(reference: object) -> Outcome:
         return Outcome(error=error)
 
 
-def own_words(error: BaseException) -> str:
+def original_text(error: BaseException) -> str:
     """What a worker itself said of an error: its traceback, or why it died."""
     traceback: str | None = getattr(error, "traceback_str", None)
     return traceback or str(error)
 
 
-def in_short(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """What happened, in one line."""
     cause = cause_of(error)
     if cause is not error:

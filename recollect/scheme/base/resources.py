@@ -1,4 +1,4 @@
-"""What remote workers ask Ray for. Ray alone decides where they go, and when: what is not there yet is waited for."""
+"""The resources that remote workers request. Ray alone decides where and when they start."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ def check_placement(placement: str) -> str:
 
 
 def share(num_workers: int, beside: Sequence[Demand], nodes: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """What each of so many workers asks for where nothing is said: the default, or less on a small cluster.
+    """The default request of each worker, or less on a small cluster.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def share(num_workers: int, beside: Sequence[Demand], nodes: Sequence[Mapping[st
 
 def phrase(amounts: Mapping[str, Any]) -> str:
     """Resources as people write them, without those of which there is nothing, and Ray's own marks of nodes."""
-    told = [f"{name} {_short(name, amount)}" for name, amount in amounts.items() if amount and "node:" not in name]
-    return ", ".join(told) or "nothing"
+    texts = [f"{name} {_short(name, amount)}" for name, amount in amounts.items() if amount and "node:" not in name]
+    return ", ".join(texts) or "nothing"
 
 
 def _left(name: str, beside: Iterable[Demand], nodes: Sequence[Mapping[str, float]]) -> list[float]:

@@ -67,7 +67,7 @@ class RestartLog:
             raise FinalWorkerError(
                 f"{name} failed after {len(self._times)} restarts of workers in the last "
                 f"{self._supervision.window_s:g} s, at most {self._supervision.max_restarts} are allowed "
-                f"(max_restarts); its last failure:\n{engine.own_words(error)}"
+                f"(max_restarts); its last failure:\n{engine.original_text(error)}"
             ) from engine.cause_of(error)
         self._times.append(now)
         self.counts[index] = self.counts.get(index, 0) + 1

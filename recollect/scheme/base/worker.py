@@ -73,7 +73,7 @@ class Worker(ABC):
 def _built_later(worker_class: type[Worker]) -> type[Worker]:
     """The class with a constructor that only notes its arguments, and a method `build` that does the work."""
 
-    class BuiltLater(worker_class):  # type: ignore[valid-type, misc]
+    class BuiltOnRequest(worker_class):  # type: ignore[valid-type, misc]
         def __init__(self, **params: object) -> None:
             self._params = params
             self._is_built = False
@@ -89,6 +89,6 @@ def _built_later(worker_class: type[Worker]) -> type[Worker]:
             if self._is_built:
                 super().stop()
 
-    BuiltLater.__name__ = worker_class.__name__
-    BuiltLater.__qualname__ = worker_class.__qualname__
-    return BuiltLater
+    BuiltOnRequest.__name__ = worker_class.__name__
+    BuiltOnRequest.__qualname__ = worker_class.__qualname__
+    return BuiltOnRequest

@@ -4,71 +4,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from recollect.errors import WorkerError
 from recollect.scheme.base import engine, resources
 from recollect.scheme.base.commands import Command
+from recollect.scheme.base.member import Answer, Call, Member, WorkerProcess, end_workers
 from recollect.scheme.base.resources import Demand, Resources
 from recollect.scheme.base.supervision import FinalWorkerError, Heartbeat, RestartLog, Supervision
 from recollect.scheme.base.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-_STOP_TIMEOUT_S: Final = 5.0
-_MOST_REFUSALS: Final = 2
+_MAX_REFUSALS: Final = 2
 # Names of constructor parameters that differ from worker to worker.
 _INDEX: Final = "index_worker"
 _EPOCH: Final = "epoch"
 _EXECUTE: Final = "execute"
-
-
-class Call(NamedTuple):
-    """A call that a worker was given: the reference of its result, and which incarnation of which worker."""
-
-    reference: object
-    worker: int
-    epoch: int
-
-
-class Answer(NamedTuple):
-    """How a call ended. After an error the worker has already been restarted."""
-
-    call: Call
-    value: Any = None
-    error: Exception | None = None
-
-
-class WorkerProcess(NamedTuple):
-    """Where a worker runs, for those who watch the run; `pid` and `node` are None while nothing is heard of it."""
-
-    index_worker: int
-    epoch: int
-    restarts: int
-    pid: int | None
-    node: str | None
-
-
-@dataclass(eq=False)
-class _Member:
-    """One incarnation of a remote worker."""
-
-    index: int
-    epoch: int
-    config: Resources
-    handle: engine.RemoteHandle
-    heartbeat: Heartbeat
-    preparations: Sequence[object]
-    has_failed_to_build: bool = False
-    num_calls: int = 0
-    reason: Exception | None = None
-
-    def unprepared(self) -> Exception | None:
-        """Why it could not be built, or not do what it had to do before its first call, which has ended; else None."""
-        preparations, self.preparations = self.preparations, ()
-        errors = [engine.outcome(reference).error for reference in preparations]
-        self.has_failed_to_build = bool(errors) and errors[0] is not None and not engine.is_loss(errors[0])
-        return next((error for error in errors if error is not None), None)
 
 
 class WorkerSet:
@@ -120,7 +71,7 @@ class WorkerSet:
         self._is_default_config = worker_remote_config is None
         self._placement = resources.check_placement(placement)
         self._beside = beside
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, Member] = {}
         self._restarts = RestartLog(self.supervision)
         self._commands: dict[tuple[object, ...], Command] = {}
         self._next_check = 0.0
@@ -163,8 +114,8 @@ class WorkerSet:
     @property
     def progress(self) -> int:
         """A number that moves while workers do, wait for resources, or are built and it does not take too long."""
-        beats = sum(member.heartbeat.progress or 0 for member in self._members.values())
-        return beats + self.num_restarts + self._num_waits
+        progress = sum(member.heartbeat.progress or 0 for member in self._members.values())
+        return progress + self.num_restarts + self._num_waits
 
     def processes(self, timeout_s: float = 10.0) -> list[WorkerProcess]:
         """Ask all workers where they run; they answer while they are busy, but not before Ray has started them."""
@@ -235,8 +186,8 @@ class WorkerSet:
             failures = {answer.call.worker: answer.error for answer in answers if answer.error is not None}
             for index, error in failures.items():
                 num_refusals[index] += not engine.is_loss(error)
-                if num_refusals[index] == _MOST_REFUSALS:
-                    words = engine.own_words(error)
+                if num_refusals[index] == _MAX_REFUSALS:
+                    words = engine.original_text(error)
                     raise WorkerError(f"worker {index} cannot execute {command}:\n{words}") from engine.cause_of(error)
             asked = list(failures)
         self._keep(command)
@@ -253,20 +204,20 @@ class WorkerSet:
 
     def remove(self, index: int) -> None:
         """End a worker; what it was given and has not returned is lost."""
-        _end([self._members.pop(index).handle])
+        end_workers([self._members.pop(index).handle])
 
     def stop(self) -> None:
         """End all workers."""
         members, self._members = self._members, {}
         if members and engine.is_connected():
-            _end([member.handle for member in members.values()])
+            end_workers([member.handle for member in members.values()])
 
     def _keep(self, command: Command) -> None:
         """Have workers that start later execute a command before all else, in the order of the broadcasts."""
         self._commands.pop(command.key, None)
         self._commands[command.key] = command
 
-    def _create(self, index: int, config: Resources) -> _Member:
+    def _create(self, index: int, config: Resources) -> Member:
         """Build a worker; no two incarnations of the same index have the same epoch."""
         epoch = self._num_incarnations[index]
         self._num_incarnations[index] += 1
@@ -276,9 +227,9 @@ class WorkerSet:
         handle = remote_class.remote(**{**self.worker_params, _INDEX: index, _EPOCH: epoch})
         preparations = [handle.build.remote(), *(handle.execute.remote(command) for command in self._commands.values())]
         self._next_warning = time.monotonic() + self.supervision.warn_every_s
-        return _Member(index, epoch, config, handle, Heartbeat(handle, self.supervision), preparations)
+        return Member(index, epoch, config, handle, Heartbeat(handle, self.supervision), preparations)
 
-    def _config_beside(self, others: Iterable[_Member], num_workers: int = 1) -> dict[str, Any]:
+    def _config_beside(self, others: Iterable[Member], num_workers: int = 1) -> dict[str, Any]:
         """Resources of workers that start beside others: those given, or what is left of the cluster."""
         if not self._is_default_config:
             return self.remote_config
@@ -286,7 +237,7 @@ class WorkerSet:
         elsewhere = [kind._replace(resources=kind.resources or self.remote_config) for kind in self._beside]
         return resources.share(num_workers, [*present, *elsewhere], engine.nodes())
 
-    def _config_of_restart(self, member: _Member) -> Resources:
+    def _config_of_restart(self, member: Member) -> Resources:
         """Resources of a worker that restarts: what it had. If the cluster has lost that, it reserves nothing."""
         left = self._config_beside(other for other in self._members.values() if other is not member)
         if not self._is_default_config:
@@ -310,7 +261,7 @@ class WorkerSet:
             self._next_warning = now + self.supervision.warn_every_s
             self._warn_of_waiting(waiting)
 
-    def _check(self, member: _Member) -> None:
+    def _check(self, member: Member) -> None:
         if member.reason is not None:
             return
         if member.heartbeat.is_silent():
@@ -323,7 +274,7 @@ class WorkerSet:
             # Who waits for a worker that is being built is no less alive for it.
             self._num_waits += 1
 
-    def _warn_of_waiting(self, waiting: Sequence[_Member]) -> None:
+    def _warn_of_waiting(self, waiting: Sequence[Member]) -> None:
         """Say what workers that have not started wait for."""
         _LOG.warning(
             "waiting for resources: %d of %d %ss have not started; each asks for %s; the nodes have %s; free are %s. "
@@ -350,25 +301,16 @@ class WorkerSet:
             return Answer(call, error=error)
         return Answer(call, value)
 
-    def _rebuild(self, member: _Member, error: Exception) -> None:
+    def _rebuild(self, member: Member, error: Exception) -> None:
         name = f"{self.worker_class.__name__} {member.index}"
         cause = engine.cause_of(error)
         if isinstance(cause, FinalWorkerError):
             raise FinalWorkerError(f"{name} cannot continue: {cause}") from cause
         if member.epoch == 0 and (member.has_failed_to_build or engine.is_build_failure(error)):
-            raise FinalWorkerError(f"{name} cannot be built:\n{engine.own_words(error)}") from error
+            raise FinalWorkerError(f"{name} cannot be built:\n{engine.original_text(error)}") from error
         self._restarts.add(name, member.index, error)
-        _LOG.warning("%s failed and is restarted (%s)", name, engine.in_short(error))
+        _LOG.warning("%s failed and is restarted (%s)", name, engine.one_line(error))
         engine.kill(member.handle)
         self._members[member.index] = self._create(member.index, self._config_of_restart(member))
         if self.on_loss is not None:
             self.on_loss(member.index, member.epoch)
-
-
-def _end(handles: Iterable[engine.RemoteHandle]) -> None:
-    """Let workers release what they hold, then end their processes."""
-    handles = list(handles)
-    farewells = [handle.stop.options(concurrency_group=engine.CONTROL_GROUP).remote() for handle in handles]
-    engine.all_ready(farewells, _STOP_TIMEOUT_S)
-    for handle in handles:
-        engine.kill(handle)

@@ -143,7 +143,7 @@ class CWorker(AgentWorker):
         Parameters
         ----------
         listen_to : collection of str
-            Words that, once heard, end the collection early.
+            Signals that end the collection early.
         data_to_cpu : bool
             Hand the data over in CPU memory, not on the worker's device.
 
@@ -195,7 +195,7 @@ class CWorker(AgentWorker):
         num_steps : int, optional
             Steps of every environment; by default `update_every`.
         listen_to : collection of str
-            Words that, once heard, end the collection, though not before `fraction_samples` of it.
+            Signals that end the collection, though not before `fraction_samples` of it.
 
         Returns
         -------
@@ -208,9 +208,9 @@ class CWorker(AgentWorker):
         self._take_steps(self.storage, self.update_every if num_steps is None else num_steps, listen_to)
         return time.perf_counter() - begin, self.episodes.mean_return
 
-    def hear(self, word: str) -> None:
-        """Take in a word from outside; a collection that listens to it ends early."""
-        self.acting.hear(word)
+    def signal(self, name: str) -> None:
+        """Receive a signal; a collection that listens to it ends early."""
+        self.acting.signal(name)
 
     def replace_agent_component(self, component_name: str, new_component_factory: ComponentFactory) -> None:
         super().replace_agent_component(component_name, new_component_factory)

@@ -19,7 +19,7 @@ from recollect.scheme.collection.collectors.sync_collector import SyncCollector
 from recollect.scheme.collection.worker.components import Factories
 
 # Rows that a network of a few hundred units takes little longer for than for one.
-_MOST_ROWS: Final = 256
+_MAX_ROWS: Final = 256
 # Which parameter of a remote worker makes which component; tests are run by the local worker alone.
 _FACTORIES: Final = {
     keys.ACTOR_COMPONENT: "actor_factory",
@@ -36,7 +36,7 @@ _COMMANDS_OF: Final[dict[str, type[Command]]] = {
 
 
 class CWorkerSet(WorkerSet):
-    """Workers that collect, and the learner's worker that takes in what they send.
+    """Workers that collect, and the learner's worker that receives what they send.
 
     Without remote workers the local one collects itself.
 
@@ -229,7 +229,7 @@ class CWorkerSet(WorkerSet):
             return elastic
         space = getattr(self._local_worker.actor, "obs_space", None)
         num_rows = num_workers * self._local_worker.envs_train.num_envs
-        return space is not None and is_vector(space) and num_rows <= _MOST_ROWS
+        return space is not None and is_vector(space) and num_rows <= _MAX_ROWS
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Generator, Iterable
 from typing import Final
 
-from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.remote_source import RemoteGradientSource
-from recollect.scheme.gradients.status import Gradient, GradientReport
+from recollect.scheme.gradients.status import Gradient, GradientReply, GradientReport
 
 _NUM_RECENT: Final = 100
 
@@ -35,7 +34,7 @@ class AsyncGradientSource(RemoteGradientSource):
         self._lags: deque[int] = deque(maxlen=_NUM_RECENT)
 
     def stage(self) -> Generator[Gradient, None, None]:
-        """Yield gradients until as many stages have ended as there are workers, whosever they are."""
+        """Yield gradients until as many stages have ended as there are workers, of any of them."""
         num_ended = num_updates = 0
         while num_ended < self.workers.num_workers:
             index, reply = self._next()
@@ -54,7 +53,7 @@ class AsyncGradientSource(RemoteGradientSource):
 
     def _next(self) -> tuple[int, GradientReply]:
         """The reply whose turn it is: the first that came, or one that must not wait any longer."""
-        self._keep_busy()
+        self._submit_calls()
         while not self._arrived:
             self._receive()
         overdue = overdue_version(
@@ -80,7 +79,7 @@ class AsyncGradientSource(RemoteGradientSource):
                 return self._arrived.popleft()  # its worker was lost
             self._receive()
 
-    def _keep_busy(self) -> None:
+    def _submit_calls(self) -> None:
         """Give every worker something to do that has nothing, and whose last reply has had its turn."""
         waiting = {index for index, _ in self._arrived}
         for index in self.workers.indices:
@@ -89,10 +88,10 @@ class AsyncGradientSource(RemoteGradientSource):
 
     def _receive(self) -> None:
         """Wait for at least one call to end."""
-        self._keep_busy()
-        self._line_up(self.workers.wait([call for call, _ in self._calls.values()]))
+        self._submit_calls()
+        self._enqueue(self.workers.wait([call for call, _ in self._calls.values()]))
 
-    def _line_up(self, answers: Iterable[Answer]) -> None:
+    def _enqueue(self, answers: Iterable[Answer]) -> None:
         """Have calls that ended wait for their turn; of those that failed there is nothing to come."""
         for answer in answers:
             del self._calls[answer.call.worker]
@@ -100,10 +99,10 @@ class AsyncGradientSource(RemoteGradientSource):
                 self._arrived.append((answer.call.worker, answer.value))
 
     def _forget(self) -> None:
-        """Let all workers come to rest; gradients of other weights are of no use, what is known of them is."""
+        """Wait for all workers; gradients of older weights are dropped, their statuses are kept."""
         super()._forget()
         while self._calls:
-            self._line_up(self.workers.wait_all([call for call, _ in self._calls.values()]))
+            self._enqueue(self.workers.wait_all([call for call, _ in self._calls.values()]))
         while self._arrived:
             index, reply = self._arrived.popleft()
             self._note(index, reply)

@@ -1,4 +1,4 @@
-"""Gradients as one row of numbers, which travels in one piece and adds up across workers."""
+"""Gradients as one flat row, which is sent as a whole and summed across workers."""
 
 from collections.abc import Sequence
 

@@ -1,92 +1,33 @@
 """`GWorker`: turns what was collected into gradients."""
 
-import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from recollect import keys
-from recollect.agent.storages.snapshots import StorageSnapshot, cut_streams
-from recollect.errors import NotFiniteError, SchemaError, StorageError
+from recollect.errors import NotFiniteError, StorageError
 from recollect.roles import Batch, Device, Info, Weights
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
 from recollect.scheme.collection.agent_worker import SharedComponents
-from recollect.scheme.collection.c_worker_set import CWorkerSet
+from recollect.scheme.collection.c_worker_set import CWorkerSetFactory
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus
-from recollect.scheme.gradients.worker_journal import WorkerJournal, as_buffer
+from recollect.scheme.gradients.kept_storage import KeptStorage
+from recollect.scheme.gradients.status import (
+    Gradient,
+    GradientReply,
+    GradientReport,
+    GradientStatus,
+    ResumePoint,
+    numbers_of,
+)
 from recollect.scheme.limiter import ReplayRatio
 from recollect.scheme.normaliser_sums import Sums, increment, take_sums
 from recollect.scheme.overlap import Overlap
 from recollect.scheme.weights import VersionedWeights, apply_state, apply_weights
-
-_LOG = logging.getLogger(__name__)
-
-
-class CWorkersFactory(Protocol):
-    """Makes the workers that collect for a gradient worker."""
-
-    def __call__(self, device: Device | None, initial_weights: Weights | None, index_parent: int) -> CWorkerSet: ...
-
-
-@dataclass(frozen=True)
-class GradientReply:
-    """What a gradient worker sends to the one that applies updates.
-
-    Attributes
-    ----------
-    row : float32 array or None
-        The gradients of one batch, see `FlatGradients`; None if there was no batch.
-    info : dict
-        Numbers that algorithm and storage report.
-    version : int
-        Version of the weights that the gradients are of.
-    increments : dict of arrays
-        What the normalisers have seen since the worker was last given weights.
-    status : GradientStatus or None
-        How the collection stands, once the update stage is over.
-    failure, batch
-        Why there is no gradient, and for which batch, where the loss was not finite.
-    num_counted : int
-        Steps that allow for updates and came in since this was last told, if a stage has just begun.
-    """
-
-    row: np.ndarray | None
-    info: Info
-    version: int
-    increments: Sums = field(default_factory=dict)
-    status: GradientStatus | None = None
-    failure: str | None = None
-    batch: Batch | None = None
-    num_counted: int = 0
-
-
-@dataclass(frozen=True)
-class ResumePoint:
-    """Where a worker resumes from.
-
-    Attributes
-    ----------
-    state : dict
-        Of the algorithm and its actor, see `read_state`.
-    collection : dict
-        How its collection stood.
-    storage : (Path, str) or None
-        Folder that its storage was last written to, if it was, and the snapshot's name there.
-    is_restart : bool
-        Whether it was restarted, and finds its storage in the journal.
-    """
-
-    state: dict[str, Any]
-    collection: dict[str, Any]
-    storage: tuple[Path, str] | None = None
-    is_restart: bool = False
 
 
 class GWorker(SharedComponents, Worker):
@@ -125,7 +66,7 @@ class GWorker(SharedComponents, Worker):
     def __init__(
         self,
         index_worker: int,
-        col_workers_factory: CWorkersFactory,
+        col_workers_factory: CWorkerSetFactory,
         device: Device | None = None,
         initial_weights: Weights | None = None,
         *,
@@ -148,9 +89,8 @@ class GWorker(SharedComponents, Worker):
         self._num_left = 0
         self._num_computed = 0
         self._seen: Sums = {}
-        self._snapshots: dict[Path, StorageSnapshot] = {}
         is_journalled = self.col_worker.stages.keeps_experience
-        self._journal = WorkerJournal(journal_folder if is_journalled else None, index_worker)
+        self._kept = KeptStorage(self.col_worker, journal_folder if is_journalled else None, index_worker)
 
     @property
     def num_steps(self) -> int:
@@ -171,7 +111,7 @@ class GWorker(SharedComponents, Worker):
         self.algo.end_stages(num_updates)
 
     def offline_stage(self, num_batches: int) -> Iterator[Gradient]:
-        """Yield the gradients of so many batches of what is stored, without collecting anything."""
+        """Yield the gradients of `num_batches` stored batches, without collecting anything."""
         if not len(self.storage):
             raise StorageError("the storage is empty: there is nothing to learn from; give it data first")
         for info in self._infos(num_batches):
@@ -180,7 +120,7 @@ class GWorker(SharedComponents, Worker):
     def collect(self) -> None:
         """Have the data of one update stage collected.
 
-        What an on-policy algorithm has learned from is let go first, and so is what is left of a stage
+        Steps that an on-policy algorithm has used are dropped first, and so is what is left of a stage
         that was interrupted.
         """
         self.algo.num_collectors = max(1, self.col_workers.num_workers)
@@ -189,7 +129,7 @@ class GWorker(SharedComponents, Worker):
             self.col_workers.collector.collect()
 
     def compute_gradients(self, num_batches: int | None = None) -> Iterator[Info]:
-        """Compute the gradients of one batch after the other, and yield what is known of each.
+        """Return what computes the gradients of one batch after the other, and yields the info of each.
 
         They are the algorithm's to apply before the next batch is asked for. There are none before the
         storage has seen `start_steps` steps.
@@ -199,17 +139,16 @@ class GWorker(SharedComponents, Worker):
         num_batches : int, optional
             How many; by default what the replay ratio allows, or else what the algorithm says.
         """
-        if self._may_learn():
-            yield from self._infos(num_batches)
+        return self._infos(num_batches) if self._may_learn() else iter(())
 
     def _infos(self, num_batches: int | None) -> Iterator[Info]:
-        """What is known of each of so many batches, whose gradients are computed when it is asked for."""
+        """Yield the info of each batch; its gradients are computed on request."""
         storage = self.storage
         storage.before_gradients()
-        news = self._news()
+        episodes = self._new_episodes()
         for batch in self._batches(num_batches):
-            info = self._gradients_of(batch) | news
-            news = {}
+            info = self._gradients_of(batch) | episodes
+            episodes = {}
             self._count_update()
             yield storage.after_gradients(batch, info)
 
@@ -260,7 +199,7 @@ class GWorker(SharedComponents, Worker):
         )
 
     def report(self) -> GradientReport:
-        """What is known of gradient workers that are elsewhere: there are none."""
+        """The report of remote gradient workers: there are none."""
         return GradientReport()
 
     def state(self) -> dict[str, Any]:
@@ -273,7 +212,7 @@ class GWorker(SharedComponents, Worker):
         self._limiter.load_state(state, self.num_steps)
 
     def progress(self) -> int | None:
-        """A number that moves as long as the worker does something; None while its environments are built."""
+        """A number that grows while the worker makes progress; None while its environments are built."""
         own, collected = super().progress(), self.col_workers.collector.progress()
         return None if own is None or collected is None else own + self._num_computed + collected
 
@@ -282,13 +221,7 @@ class GWorker(SharedComponents, Worker):
         apply_state(self.algo, resume_point.state, with_chance=False)
         self.load_state(resume_point.collection)
         self._stage = None
-        sources: list[Callable[[], None]] = []
-        if resume_point.is_restart and self._journal.exists:
-            sources.append(partial(self._journal.load, self.col_worker))
-        if resume_point.storage is not None:
-            sources.append(partial(self.load_storage, *resume_point.storage))
-        if not any(self._recover(fill) for fill in sources) and resume_point.is_restart:
-            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
+        self._kept.recover(resume_point)
 
     def save_storage(self, folder: Path, name: str) -> None:
         """Write the storage into a folder under a name, each time only what is new."""
@@ -296,17 +229,11 @@ class GWorker(SharedComponents, Worker):
 
     def capture_storage(self, folder: Path, name: str) -> Callable[[], None]:
         """Copy what is new in the storage, and return the function that writes it, for any thread to call."""
-        return self._snapshot_in(folder).capture(as_buffer(self.storage), name)
+        return self._kept.capture(folder, name)
 
     def load_storage(self, folder: Path, name: str) -> None:
         """Fill the storage with a snapshot, if there is one; else learning waits for `start_steps` new steps."""
-        snapshot = self._snapshot_in(folder)
-        if snapshot.exists(name):
-            snapshot.load(as_buffer(self.storage), name)
-            if not self.col_worker.continues_episodes:
-                cut_streams(as_buffer(self.storage))
-        else:
-            self.col_worker.counts.num_steps_lost = self.col_worker.num_steps
+        self._kept.load(folder, name)
 
     def execute(self, command: Command) -> None:
         """Make a change that is sent to all workers, here and where data are collected."""
@@ -318,10 +245,10 @@ class GWorker(SharedComponents, Worker):
 
     def begin_journal(self, number: int) -> None:
         """Begin a journal of that number, because the storage is another."""
-        self._journal.begin(number)
+        self._kept.journal.begin(number)
 
     def set_num_collectors(self, num_workers: int) -> None:
-        """Have so many remote workers collect; what those that leave have sent is taken in."""
+        """Set the number of remote workers; what those that leave have sent is stored."""
         with self._taking_in():
             self.col_workers.collector.set_num_workers(num_workers)
 
@@ -329,20 +256,7 @@ class GWorker(SharedComponents, Worker):
         """Stop the workers that collect, and remove what was noted."""
         self.overlap.close()
         self.col_workers.stop()
-        self._journal.remove()
-
-    def _recover(self, fill: Callable[[], None]) -> bool:
-        """Fill the storage, and return whether that was possible; if not, it is empty and the run continues."""
-        try:
-            fill()
-        except (OSError, SchemaError, StorageError) as error:
-            _LOG.warning("gradient worker %d cannot read what was stored: %s", self.index_worker, error)
-            self.storage.reset()
-            return False
-        return True
-
-    def _snapshot_in(self, folder: Path) -> StorageSnapshot:
-        return self._snapshots.setdefault(folder, StorageSnapshot(folder))
+        self._kept.journal.remove()
 
     def _learns_from_before(self) -> bool:
         """Whether gradients are of what was stored before a stage; a replay ratio counts the steps of the stage."""
@@ -379,7 +293,7 @@ class GWorker(SharedComponents, Worker):
         yield
         if counts:
             self._count_steps(self.num_steps - num_before)
-        self._journal.note(self.col_worker)
+        self._kept.note()
 
     def _count_steps(self, num_steps: int) -> None:
         """Take steps that were collected into account for how many updates there may be, here or elsewhere."""
@@ -436,16 +350,7 @@ class GWorker(SharedComponents, Worker):
         self._num_computed += 1
         return info
 
-    def _news(self) -> Info:
+    def _new_episodes(self) -> Info:
         """Returns of the episodes that ended since the last stage, which some storages learn from."""
         returns = [episode.total_reward for episode in self.col_worker.episodes.take_new()]
         return {keys.EPISODES: {keys.TRAIN_REWARD: returns}} if returns else {}
-
-
-def numbers_of(info: Mapping[str, Any]) -> Info:
-    """The plain numbers that algorithm and storage report, which are worth sending."""
-    return {
-        part: {name: float(value) for name, value in info[part].items() if name != keys.ERRORS}
-        for part in (keys.ALGORITHM, keys.STORAGE)
-        if part in info
-    }

@@ -8,12 +8,13 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.roles import Device
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
 from recollect.scheme.base.supervision import Supervision
 from recollect.scheme.base.worker_set import WorkerSet
-from recollect.scheme.gradients.g_worker import CWorkersFactory, GWorker
+from recollect.scheme.collection.c_worker_set import CWorkerSetFactory
+from recollect.scheme.gradients.g_worker import GWorker
 
 # A gradient worker must have the time to find out that one of its collectors hangs.
 _PATIENCE: Final = 3.0
@@ -47,7 +48,7 @@ class GWorkerSet(WorkerSet):
     def __init__(
         self,
         num_workers: int,
-        col_workers_factory: CWorkersFactory,
+        col_workers_factory: CWorkerSetFactory,
         device: Device | None = None,
         *,
         worker_class: type[GWorker] = GWorker,

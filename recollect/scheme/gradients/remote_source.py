@@ -15,14 +15,21 @@ from recollect.roles import Batch
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.base.commands import BeginJournal, Command, ReplaceComponent
-from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.collection.agent_worker import AgentWorker, SharedComponents
 from recollect.scheme.collection.collectors.reports import Receipt, WorkerRecord
 from recollect.scheme.collection.worker.counts import share_state
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GradientReply, ResumePoint
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
-from recollect.scheme.gradients.status import Gradient, GradientReport, GradientStatus, add_incarnations, merge
+from recollect.scheme.gradients.status import (
+    Gradient,
+    GradientReply,
+    GradientReport,
+    GradientStatus,
+    ResumePoint,
+    add_incarnations,
+    merge,
+)
 from recollect.scheme.gradients.worker_journal import folder_of
 from recollect.scheme.stages import check_own_storage
 from recollect.scheme.weights import read_state, read_weights
@@ -72,7 +79,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         return merge([self.status_of(index) for index in self._indices])
 
     def status_of(self, index: int) -> GradientStatus:
-        """What was last heard of a worker; nothing is stored before the first time."""
+        """The last report of a worker; nothing is stored before the first."""
         if index in self._statuses:
             return self._statuses[index]
         return GradientStatus(self.col_worker.state(), 0, self.storage.capacity, 0, 0)
@@ -90,7 +97,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         self._forget()
         of_algo = read_state(self.algo)
         shares = dict(zip(self.workers.indices, _shares(state, self.workers.num_workers), strict=True))
-        # A worker that is lost while it is told resumes from there too.
+        # A worker that is lost meanwhile resumes from there too.
         self._statuses = {index: replace(self.status_of(index), collection=shares[index]) for index in shares}
         self._lost.clear()
         self._have_all("resume", lambda index: (ResumePoint(of_algo, shares[index]),))
@@ -155,7 +162,7 @@ class RemoteGradientSource(SharedComponents, ABC):
         """Take in what a worker tells beside its gradient."""
         self._check_finite(index, reply.failure, reply.batch)
         lag, num_bytes = int(self.algo.num_updates) - reply.version, 0 if reply.row is None else reply.row.nbytes
-        self._hear(index, reply.status, lag, num_bytes)
+        self._record_status(index, reply.status, lag, num_bytes)
 
     def _follow(self, replies: Sequence[GradientReply]) -> None:
         """Let the normalisers see what those of workers have seen; of one update, with a batch of each."""
@@ -172,8 +179,8 @@ class RemoteGradientSource(SharedComponents, ABC):
             self.offending_batch = batch
             raise NotFiniteError(f"{failure} (gradient worker {index})")
 
-    def _hear(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
-        """Note what a worker has sent, and how its collection stands, if it has told; it may have told more since."""
+    def _record_status(self, index: int, status: GradientStatus | None, lag: int, num_bytes: int) -> None:
+        """Note what a worker has sent, and the status of its collection if it came with one."""
         num_before = self.status_of(index).num_steps
         if status is not None and status.num_steps >= num_before:
             self._know(index, status)

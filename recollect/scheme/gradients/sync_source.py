@@ -4,10 +4,9 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from recollect.scheme.collection.agent_worker import AgentWorker
-from recollect.scheme.gradients.g_worker import GradientReply
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.remote_source import RemoteGradientSource
-from recollect.scheme.gradients.status import Gradient
+from recollect.scheme.gradients.status import Gradient, GradientReply
 from recollect.scheme.limiter import ReplayRatio
 
 

@@ -1,4 +1,4 @@
-"""`WorkerJournal`: what a gradient worker notes of its storage, from which it resumes if it is killed."""
+"""`WorkerJournal`: the journal of a gradient worker's storage, from which it resumes if it is killed."""
 
 import logging
 import shutil

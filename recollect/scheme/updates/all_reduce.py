@@ -9,14 +9,14 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from recollect.errors import NotFiniteError
-from recollect.records import MOST_COUNTED
+from recollect.files.records import MAX_COUNTED
 from recollect.roles import Batch, Info
 from recollect.scheme import normaliser_sums
 from recollect.scheme.base import engine
 from recollect.scheme.gradients.flat import FlatGradients
-from recollect.scheme.gradients.g_worker import GWorker, ResumePoint, numbers_of
-from recollect.scheme.gradients.status import GradientStatus
-from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.status import GradientStatus, ResumePoint, numbers_of
+from recollect.scheme.updates.peer_group import PeerGroup, PeerLostError, Rendezvous, open_rendezvous
 from recollect.scheme.weights import VersionedWeights, apply_state, read_state, read_weights
 
 _LIMITS: Final = "limits"
@@ -73,12 +73,12 @@ class PeerWorker(GWorker):
         """Address of the machine that the worker is on."""
         return engine.node_address()
 
-    def open_meeting(self, host: str, num_peers: int) -> Meeting:
+    def open_rendezvous(self, host: str, num_peers: int) -> Rendezvous:
         """Open a place for all peers to meet."""
-        meeting, self._store = open_meeting(host, num_peers)
+        meeting, self._store = open_rendezvous(host, num_peers)
         return meeting
 
-    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> str | None:
+    def join(self, meeting: Rendezvous, rank: int, timeout_s: float) -> str | None:
         """Leave the group before and join a new one; returns why it did not come about, None if it did."""
         self.leave()
         self._rank = rank
@@ -139,7 +139,7 @@ class PeerWorker(GWorker):
         return StageReport(version, self.status(), infos, weights, failure, batch, reason)
 
     def _update_together(self) -> Iterator[Info]:
-        """Apply mean gradients for as long as any peer has some; yields what is known of this one's own."""
+        """Apply mean gradients for as long as any peer has some; yields the infos of this worker's own."""
         parameters = self.algo.optimiser.parameters
         flat = FlatGradients(parameters)
         own = self.compute_gradients()
@@ -185,9 +185,9 @@ class PeerWorker(GWorker):
             self._num_uncounted = 0
 
     def _adopt_limits(self, state: Mapping[str, Any]) -> None:
-        """Have as many updates due as a peer has."""
+        """Make as many updates due as a peer has."""
         if state.get(_LIMITS):
-            self._limiter.load_state(state[_LIMITS], MOST_COUNTED)
+            self._limiter.load_state(state[_LIMITS], MAX_COUNTED)
 
     def _count_steps(self, num_steps: int) -> None:
         """Keep them until those of all peers are known."""

@@ -1,4 +1,4 @@
-"""`PeerGroup`: processes that add up rows of numbers among themselves, by `torch.distributed`."""
+"""`PeerGroup`: processes that all-reduce rows of numbers, by `torch.distributed`."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ from recollect.scheme.base.engine import LOOPBACK
 
 _INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 _PRESENT: Final = "present-"
-# Peers have been built when they are told to meet: they come at once, or not at all.
+# Peers have been built when they are asked to join: they come at once, or not at all.
 _JOIN_TIMEOUT: Final = timedelta(seconds=60)
 
 
@@ -24,7 +24,7 @@ class PeerLostError(WorkerError):
     """A peer did not take part: it died, or left the group."""
 
 
-class Meeting(NamedTuple):
+class Rendezvous(NamedTuple):
     """Where the peers of a group find each other."""
 
     host: str
@@ -37,7 +37,7 @@ class PeerGroup:
 
     Parameters
     ----------
-    meeting : Meeting
+    rendezvous : Rendezvous
         Where the peers find each other.
     rank : int
         Which of them this one is.
@@ -46,19 +46,27 @@ class PeerGroup:
     device : torch.device
         Where numbers are added up: they travel by gloo from the memory of the CPU, by NCCL from that of GPUs.
     store : torch.distributed.TCPStore, optional
-        The meeting place itself, of the peer that has opened it.
+        The rendezvous store itself, in the peer that has opened it.
     """
 
     def __init__(
-        self, meeting: Meeting, rank: int, *, timeout_s: float, device: torch.device, store: TCPStore | None = None
+        self,
+        rendezvous: Rendezvous,
+        rank: int,
+        *,
+        timeout_s: float,
+        device: torch.device,
+        store: TCPStore | None = None,
     ) -> None:
         backend = "nccl" if device.type == "cuda" else "gloo"
         try:
-            store = store or TCPStore(meeting.host, meeting.port, is_master=False, timeout=_JOIN_TIMEOUT)
-            _wait_for_all(store, meeting, rank)
+            store = store or TCPStore(rendezvous.host, rendezvous.port, is_master=False, timeout=_JOIN_TIMEOUT)
+            _wait_for_all(store, rendezvous, rank)
             timeout = timedelta(seconds=timeout_s)
-            with _interface_for(meeting):
-                dist.init_process_group(backend, store=store, rank=rank, world_size=meeting.num_peers, timeout=timeout)
+            with _interface_for(rendezvous):
+                dist.init_process_group(
+                    backend, store=store, rank=rank, world_size=rendezvous.num_peers, timeout=timeout
+                )
         except RuntimeError as error:
             raise PeerLostError(f"the peers did not all come together: {error}") from error
         self._device = device
@@ -77,8 +85,8 @@ class PeerGroup:
         dist.destroy_process_group()
 
 
-def open_meeting(host: str, num_peers: int) -> tuple[Meeting, TCPStore]:
-    """Open a place on this machine for peers to meet; returns it and what keeps it open.
+def open_rendezvous(host: str, num_peers: int) -> tuple[Rendezvous, TCPStore]:
+    """Open a rendezvous on this machine; returns it and the store that keeps it open.
 
     By itself a store listens on all addresses, so that it gets a socket that listens on this one alone.
     """
@@ -86,22 +94,22 @@ def open_meeting(host: str, num_peers: int) -> tuple[Meeting, TCPStore]:
     listener = socket.create_server((host, 0), family=family)
     port = listener.getsockname()[1]
     store = TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
-    return Meeting(host, port, num_peers), store
+    return Rendezvous(host, port, num_peers), store
 
 
-def _wait_for_all(store: TCPStore, meeting: Meeting, rank: int) -> None:
+def _wait_for_all(store: TCPStore, rendezvous: Rendezvous, rank: int) -> None:
     """Wait until every peer has come; one that was lost on the way is missed soon."""
     store.set(f"{_PRESENT}{rank}", "")
-    store.wait([f"{_PRESENT}{peer}" for peer in range(meeting.num_peers)], _JOIN_TIMEOUT)
+    store.wait([f"{_PRESENT}{peer}" for peer in range(rendezvous.num_peers)], _JOIN_TIMEOUT)
 
 
 @contextmanager
-def _interface_for(meeting: Meeting) -> Iterator[None]:
+def _interface_for(rendezvous: Rendezvous) -> Iterator[None]:
     """Have gloo use the interface that leads back to this machine, if all peers are on it; a user's choice stands.
 
-    The next meeting may be with peers on other machines, so that the choice is for this one alone.
+    The next rendezvous may be with peers on other machines, so that the choice is for this one alone.
     """
-    if meeting.host != LOOPBACK or _INTERFACE in os.environ:
+    if rendezvous.host != LOOPBACK or _INTERFACE in os.environ:
         yield
         return
     os.environ[_INTERFACE] = _loopback_interface()

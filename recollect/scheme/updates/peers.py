@@ -1,4 +1,4 @@
-"""`PeerGradientSource`: the driver of decentralised updates, which only sets their pace."""
+"""`PeerGradientSource`: drives decentralised updates; it only paces them."""
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
@@ -10,14 +10,14 @@ from recollect.errors import WorkerError
 from recollect.roles import Info
 from recollect.scheme.base.commands import ReplaceComponent
 from recollect.scheme.base.engine import LOOPBACK
-from recollect.scheme.base.worker_set import Answer
+from recollect.scheme.base.member import Answer
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.gradients.flat import FlatGradients
 from recollect.scheme.gradients.g_worker_set import GWorkerSet
 from recollect.scheme.gradients.remote_source import RemoteGradientSource, mean_info
 from recollect.scheme.gradients.status import Gradient
 from recollect.scheme.updates.all_reduce import StageReport
-from recollect.scheme.updates.peer_group import Meeting
+from recollect.scheme.updates.peer_group import Rendezvous
 from recollect.scheme.weights import apply_state, apply_weights, read_state
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 # Peers wait for the slowest one that still collects; a lost one is noticed when its connection closes.
 _TIMEOUT_S: Final = 1800.0
 # Peers that are all there and still do not come together will not the next time either.
-_MOST_FAILURES: Final = 3
+_MAX_FAILURES: Final = 3
 
 
 class PeerGradientSource(RemoteGradientSource):
@@ -38,7 +38,7 @@ class PeerGradientSource(RemoteGradientSource):
 
     def __init__(self, col_worker: AgentWorker, workers: GWorkerSet) -> None:
         super().__init__(col_worker, workers)
-        self._have_met = False
+        self._have_joined = False
         self._num_failures = 0
         self._versions: dict[int, int] = {}
 
@@ -47,13 +47,13 @@ class PeerGradientSource(RemoteGradientSource):
         return (Gradient(None, info, is_applied=True) for info in self.run_stage())
 
     def run_stage(self) -> list[Info]:
-        """Run one update stage on all workers; returns what is known of each update."""
-        while not self._have_met:
+        """Run one update stage on all workers; returns the info of each update."""
+        while not self._have_joined:
             self._meet()
         answers = self.workers.wait_all([self.workers.call(index, "run_stage") for index in self.workers.indices])
         reports = {answer.call.worker: answer.value for answer in answers if answer.error is None}
-        self._have_met = _all_well(answers) and all(report.reason is None for report in reports.values())
-        if self._have_met:
+        self._have_joined = _all_well(answers) and all(report.reason is None for report in reports.values())
+        if self._have_joined:
             self._num_failures = 0
         elif _all_well(answers):
             self._fail([report.reason for report in reports.values()])
@@ -76,19 +76,19 @@ class PeerGradientSource(RemoteGradientSource):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
-        self._have_met = False
+        self._have_joined = False
         self._versions = {}
 
     def _replace(self, command: ReplaceComponent) -> None:
         self.fetch_state()
         super()._replace(command)
         self._versions = {}
-        self._have_met = False
+        self._have_joined = False
 
     def _take(self, index: int, report: StageReport) -> None:
         self._check_finite(index, report.failure, report.batch)
         num_shared = len(report.infos) * FlatGradients(self.algo.optimiser.parameters).num_bytes
-        self._hear(index, report.status, 0, num_shared)
+        self._record_status(index, report.status, 0, num_shared)
         if report.weights is not None:
             apply_weights(self.algo, report.weights)
 
@@ -112,7 +112,7 @@ class PeerGradientSource(RemoteGradientSource):
         ]
         answers = self.workers.wait_all(calls)
         reasons = [answer.value for answer in answers]
-        self._have_met = _all_well(answers) and not any(reasons)
+        self._have_joined = _all_well(answers) and not any(reasons)
         if _all_well(answers) and any(reasons):
             self._fail(reasons)
 
@@ -120,7 +120,7 @@ class PeerGradientSource(RemoteGradientSource):
         """Follow a meeting or a stage that came to nothing though all peers are there."""
         reason = next(reason for reason in reasons if reason)
         self._num_failures += 1
-        if self._num_failures >= _MOST_FAILURES:
+        if self._num_failures >= _MAX_FAILURES:
             raise WorkerError(
                 f"the gradient workers failed {self._num_failures} times in a row to average their gradients, though "
                 f"none of them was lost; look at the network between them (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, "
@@ -131,11 +131,11 @@ class PeerGradientSource(RemoteGradientSource):
     def _lose(self, index: int, epoch: int) -> None:
         super()._lose(index, epoch)
         self._versions.pop(index, None)
-        self._have_met = False
+        self._have_joined = False
         self._num_failures = 0
 
     def _newest_state(self) -> dict[str, Any]:
-        """What the worker that is furthest has learned; what is known here if none of them is left."""
+        """The state of the worker with the most updates; the local one if no worker is left."""
         left = dict(self._versions)
         while left:
             index = max(left, key=lambda each: left[each])
@@ -146,7 +146,7 @@ class PeerGradientSource(RemoteGradientSource):
             del left[index]
         return read_state(self.algo)
 
-    def _open_meeting(self) -> Meeting | None:
+    def _open_meeting(self) -> Rendezvous | None:
         """Have the first worker open a place to meet: on this machine alone if all are on it."""
         indices = self.workers.indices
         addresses = self.workers.wait_all([self.workers.call(index, "node_address") for index in indices])
@@ -154,8 +154,8 @@ class PeerGradientSource(RemoteGradientSource):
             return None
         hosts = [answer.value for answer in addresses]
         host = LOOPBACK if len(set(hosts)) == 1 else hosts[0]
-        answers = self.workers.wait_all([self.workers.call(indices[0], "open_meeting", host, len(indices))])
-        meeting: Meeting | None = answers[0].value
+        answers = self.workers.wait_all([self.workers.call(indices[0], "open_rendezvous", host, len(indices))])
+        meeting: Rendezvous | None = answers[0].value
         return meeting
 
 

@@ -1,12 +1,11 @@
-"""`UWorker`: applies gradients, and so paces the training."""
+"""`UWorker`: applies gradients, which paces the training."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from recollect import keys
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.roles import GradientSource, Info
 from recollect.scheme.base.commands import Command
 from recollect.scheme.base.worker import Worker
@@ -36,8 +35,11 @@ class UWorker(Worker):
 
     def step(self) -> None:
         """Run one update stage: collect, and update as often as the algorithm says."""
-        with closing(self.gradients.stage()) as stage:
+        stage = self.gradients.stage()
+        try:
             self.apply(stage)
+        finally:
+            stage.close()
 
     def apply(self, stage: Iterable["Gradient"]) -> None:
         """Apply one gradient after the other."""

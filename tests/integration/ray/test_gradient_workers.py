@@ -98,7 +98,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_is_lost_or_counted_twic
             while status(scheme, index).num_steps <= num_stored:
                 learner.step()
             found = status(scheme, index)
-            assert found.num_stored == min(found.num_steps, found.num_most)
+            assert found.num_stored == min(found.num_steps, found.capacity)
             assert found.collection["num_steps_lost"] == 0
         assert learner.get_metrics()[metrics.GRADIENT_RESTARTS] == 2
         assert scheme.algo.num_updates == learner.num_updates

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 LOSSES: Final = (f"{TESTS}/off_policy/test_losses.py",)
-TARGETS: Final = (f"{TESTS}/test_targets.py",)
+TARGETS: Final = (f"{TESTS}/losses/test_targets.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -54,21 +54,21 @@ MUTANTS: Final = (
     ),
     Mutant(
         "MPO's weights ignore the temperature",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "return (q_samples / temperature).softmax(0)",
         "return q_samples.softmax(0)",
         LOSSES,
     ),
     Mutant(
         "MPO's dual drops epsilon",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "return temperature * (epsilon + log_mean_exp)",
         "return temperature * log_mean_exp",
         LOSSES,
     ),
     Mutant(
         "MPO's dual sums instead of averaging",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         ".logsumexp(0) - math.log(len(q_samples))",
         ".logsumexp(0)",
         LOSSES,
@@ -103,14 +103,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "MPO's multipliers shrink while the bound is broken",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "multiplier * (epsilon - kl.detach())",
         "multiplier * (kl.detach() - epsilon)",
         LOSSES,
     ),
     Mutant(
         "MPO's multiplier learns from the penalty",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "Bound(multiplier.detach() * kl,",
         "Bound(multiplier * kl,",
         TARGETS,

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 ALGORITHMS: Final = "agent/algorithms"
 TESTS: Final = "tests/unit/agent/algorithms"
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
+CLIPPED: Final = (f"{TESTS}/on_policy/test_clipped.py",)
 A2C: Final = (f"{TESTS}/on_policy/test_a2c.py",)
 PQN: Final = (f"{TESTS}/on_policy/test_pqn.py",)
 MASKS: Final = (f"{TESTS}/test_masks.py",)
@@ -17,48 +18,69 @@ MUTANTS: Final = (
         f"{ALGORITHMS}/on_policy/surrogate.py",
         "torch.minimum(ratio_t * advantage_t",
         "torch.maximum(ratio_t * advantage_t",
-        PPO,
+        CLIPPED,
     ),
     Mutant(
         "PPO does not clip ratios from below",
         f"{ALGORITHMS}/on_policy/surrogate.py",
         "ratio_t.clamp(1.0 - clip, 1.0 + clip)",
         "ratio_t.clamp(max=1.0 + clip)",
-        PPO,
+        CLIPPED,
     ),
     Mutant(
         "PPO descends the advantage",
-        f"{ALGORITHMS}/on_policy/ppo.py",
+        f"{ALGORITHMS}/on_policy/clipped.py",
         "loss_pi = -clipped_surrogate(",
         "loss_pi = clipped_surrogate(",
-        PPO,
+        CLIPPED,
     ),
     Mutant(
         "PPO's ratio is upside down",
-        f"{ALGORITHMS}/on_policy/ppo.py",
-        "log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]",
-        "log_ratio = rows[keys.LOG_PROB] - policy.log_prob(rows[keys.ACTION])",
-        PPO,
+        "agent/kernels/policy_kernels.py",
+        "log_ratio = log_prob[row] - acted_log_prob[row]",
+        "log_ratio = acted_log_prob[row] - log_prob[row]",
+        CLIPPED,
+    ),
+    Mutant(
+        "a kernel gives clipped ratios a gradient",
+        "agent/kernels/policy_kernels.py",
+        "_ZERO if is_clipped else -ratio * gain * share",
+        "-ratio * gain * share",
+        CLIPPED,
+    ),
+    Mutant(
+        "a kernel normalises advantages by their population",
+        "agent/kernels/policy_kernels.py",
+        "_squares(advantage, mean) / (rows - 1)",
+        "_squares(advantage, mean) / rows",
+        CLIPPED,
+    ),
+    Mutant(
+        "a kernel forgets that probabilities add up to one",
+        "agent/kernels/policy_kernels.py",
+        "        slope[action[row]] += weight\n",
+        "        slope[action[row]] = weight\n",
+        CLIPPED,
     ),
     Mutant(
         "PPO's entropy is a cost",
-        f"{ALGORITHMS}/on_policy/ppo.py",
-        "- self.config.entropy_weight * entropy)",
-        "+ self.config.entropy_weight * entropy)",
-        PPO,
+        f"{ALGORITHMS}/on_policy/clipped.py",
+        "- objective.entropy_weight * mean_entropy",
+        "+ objective.entropy_weight * mean_entropy",
+        CLIPPED,
     ),
     Mutant(
         "PPO's critic has the wrong weight",
-        f"{ALGORITHMS}/on_policy/ppo.py",
-        "(loss_pi + self.config.value_weight * loss_v",
-        "(loss_pi + loss_v",
-        PPO,
+        "agent/kernels/policy_kernels.py",
+        "result[0] + value_weight * result[1]",
+        "result[0] + result[1]",
+        CLIPPED,
     ),
     Mutant(
         "PPO's values train no body",
         f"{ALGORITHMS}/on_policy/ppo.py",
-        "self._value_losses(self.critics(features), rows)",
-        "self._value_losses(self.critics(features.detach()), rows)",
+        "self.critics(features), rows, self._objective()",
+        "self.critics(features.detach()), rows, self._objective()",
         PPO,
     ),
     Mutant(
@@ -66,14 +88,14 @@ MUTANTS: Final = (
         f"{ALGORITHMS}/on_policy/surrogate.py",
         "torch.maximum((v_t - target_t)",
         "torch.minimum((v_t - target_t)",
-        PPO,
+        CLIPPED,
     ),
     Mutant(
         "PPO clips values around the return",
         f"{ALGORITHMS}/on_policy/surrogate.py",
         "clipped_v_t = old_v_t + (v_t - old_v_t).clamp(-clip, clip)",
         "clipped_v_t = target_t + (v_t - target_t).clamp(-clip, clip)",
-        PPO,
+        CLIPPED,
     ),
     Mutant(
         "PPO's clip does not anneal",
@@ -84,10 +106,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "PPO normalises no advantages",
-        f"{ALGORITHMS}/on_policy/policy_gradient.py",
-        "return normalised(advantages) if self.config.normalise_advantages else advantages",
-        "return advantages",
-        PPO,
+        f"{ALGORITHMS}/on_policy/clipped.py",
+        "normalised(advantages) if objective.normalises else advantages",
+        "advantages",
+        CLIPPED,
     ),
     Mutant(
         "PPO's burn-in has no state",
@@ -149,7 +171,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "PQN's random actions are never greedy",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "chance = epsilon / num_allowed + (1.0 - epsilon) *",
         "chance = epsilon / num_allowed + (1.0 - epsilon / num_allowed) *",
         PQN,

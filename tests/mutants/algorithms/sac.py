@@ -46,7 +46,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "entropy counts against the value",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "return q_t - temperature * log_prob_t",
         "return q_t + temperature * log_prob_t",
         LOSSES,
@@ -60,14 +60,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "SAC's temperature goes the wrong way",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "return -log_temperature * (log_prob_t",
         "return log_temperature * (log_prob_t",
         LOSSES,
     ),
     Mutant(
         "SAC's target entropy has the wrong sign",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         ".mean() + target_entropy)",
         ".mean() - target_entropy)",
         LOSSES,

@@ -17,7 +17,7 @@ RESTORED: Final = (f"{EVERY[0]}::test_a_loaded_state_resumes_exactly",)
 DDQN: Final = (f"{TESTS}/off_policy/test_ddqn.py",)
 PPO: Final = (f"{TESTS}/on_policy/test_ppo.py",)
 INTRINSIC: Final = (f"{TESTS}/test_intrinsic.py",)
-REGRESSION: Final = (f"{TESTS}/test_regression.py",)
+REGRESSION: Final = (f"{TESTS}/losses/test_regression.py",)
 CURIOSITY: Final = ("tests/unit/agent/actors/networks/test_curiosity.py",)
 
 MUTANTS: Final = (
@@ -44,7 +44,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "gradients of gradients take the slopes of critics' losses for constants",
-        f"{ALGORITHMS}/regression.py",
+        f"{ALGORITHMS}/losses/regression.py",
         "            (slopes,) = torch.autograd.grad(loss, values, create_graph=True)\n",
         "",
         REGRESSION,
@@ -233,8 +233,8 @@ MUTANTS: Final = (
     Mutant(
         "PPO learns on from a policy that has moved too far",
         f"{ALGORITHMS}/on_policy/ppo.py",
-        "bool(kl > self.config.target_kl)",
-        "bool(kl < 0)",
+        'bool(told["kl"] > self.config.target_kl)',
+        'bool(told["kl"] < 0)',
         PPO,
     ),
     Mutant(

@@ -60,7 +60,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "targets drop the discount",
-        f"{ALGORITHMS}/targets.py",
+        f"{ALGORITHMS}/losses/targets.py",
         "torch.addcmul(r_t, discount_t, v_tp1)",
         "r_t + v_tp1",
         LOSSES,

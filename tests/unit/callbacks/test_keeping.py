@@ -11,8 +11,8 @@ from recollect.callbacks import KeepBest, SaveEvery
 from recollect.errors import ConfigError, StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.checkpoints import ACTOR_FILE
-from recollect.runs.saving import restore_training
+from recollect.runs.checkpointing.captured_agent import ACTOR_FILE
+from recollect.runs.checkpointing.saving import restore_training
 from tests.schemes import make_scheme
 
 

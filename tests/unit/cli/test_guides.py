@@ -17,7 +17,7 @@ import torch
 
 from recollect.agent.envs import VecEnv
 from recollect.cli.command import COMMANDS
-from recollect.cli.train import resolve_options
+from recollect.cli.commands.train import resolve_options
 from recollect.config import build, resolve
 from recollect.learner import Learner
 from tests.schemes import make_scheme
@@ -49,7 +49,7 @@ SHORTER = {
 
 
 def parser_of(command: str) -> Any:
-    return import_module(f"recollect.cli.{command}").make_parser()
+    return import_module(f"recollect.cli.commands.{command}").make_parser()
 
 
 def typed() -> list[str]:

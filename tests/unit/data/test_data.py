@@ -205,7 +205,7 @@ def test_an_archive_that_unpacks_to_more_than_memory_is_refused(
 ) -> None:
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, rewards=np.zeros(1 << 20))
-    monkeypatch.setattr("recollect.data.npz.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("recollect.data.npz.MAX_BYTES", 1 << 20)
     assert path.stat().st_size < 1 << 14
     with pytest.raises(StorageError, match="unpacks to 8,388,"):
         open_source(path)

@@ -16,7 +16,7 @@ from recollect.callbacks import Callback, Schedule
 from recollect.learner import Learner
 from recollect.roles import Training
 from recollect.runs import RunDirectory
-from recollect.runs.checkpoints import read_commit
+from recollect.runs.checkpointing.commit import read_commit
 from recollect.scheme.collection.c_worker import CWorker
 from tests.schemes import make_scheme
 

@@ -17,8 +17,8 @@ from recollect import Agent, keys, metrics
 from recollect.errors import RecollectError, RecollectWarning, StorageError
 from recollect.learner import Learner
 from recollect.runs import RunDirectory
-from recollect.runs.checkpoints import read_commit
-from recollect.runs.saving import save_training
+from recollect.runs.checkpointing.commit import read_commit
+from recollect.runs.checkpointing.saving import save_training
 from recollect.runs.writers import read_rows
 from tests.faulty_disk import FailingOS, Killed, PowerCutOS, on_disk, restore
 from tests.reference import flatten, same_bits

@@ -10,8 +10,9 @@ import pytest
 from recollect import EREBuffer
 from recollect.agent.storages.snapshots import StorageSnapshot
 from recollect.runs import RunDirectory
-from recollect.runs.checkpoints import ACTOR_FILE, read_commit
-from recollect.runs.state_files import read_state
+from recollect.runs.checkpointing.captured_agent import ACTOR_FILE
+from recollect.runs.checkpointing.commit import read_commit
+from recollect.runs.checkpointing.state_files import read_state
 from recollect.runs.writers import read_rows
 
 FROZEN = sorted(path for path in (Path(__file__).parents[2] / "frozen").iterdir() if path.is_dir())

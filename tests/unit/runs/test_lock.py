@@ -11,13 +11,15 @@ import pytest
 
 from recollect.api import Agent
 from recollect.errors import ConfigError, InUseError
+from recollect.files.lock import FolderLock
 from recollect.learner import Learner
-from recollect.lock import FolderLock
 from recollect.runs import RunDirectory
 from tests.schemes import make_scheme
 from tests.waiting import PATIENCE_S
 
-HOLD = "import sys; from pathlib import Path; from recollect.lock import FolderLock; lock = FolderLock(Path({!r}))"
+HOLD = (
+    "import sys; from pathlib import Path; from recollect.files.lock import FolderLock; lock = FolderLock(Path({!r}))"
+)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from recollect.errors import RecollectWarning, StorageError
 from recollect.runs import RunDirectory
-from recollect.runs.saving import save_training
+from recollect.runs.checkpointing.saving import save_training
 from tests.faulty_disk import WatchedOS, on_disk
 from tests.unit.runs.test_faults import Moment, begin, resume
 

@@ -15,7 +15,7 @@ from recollect.scheme.base import engine
 from recollect.scheme.collection.c_worker import CWorker
 from recollect.scheme.collection.collectors.reports import worker_metrics
 from recollect.scheme.updates import all_reduce
-from recollect.scheme.updates.peer_group import Meeting
+from recollect.scheme.updates.peer_group import Rendezvous
 from tests.schemes import make_scheme
 from tests.unit.scheme.fake_engine import FakeEngine
 
@@ -40,7 +40,7 @@ class Alone:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     monkeypatch.setattr(all_reduce, "PeerGroup", Alone)
-    monkeypatch.setattr(all_reduce, "open_meeting", lambda host, num_peers: (Meeting(host, 0, num_peers), None))
+    monkeypatch.setattr(all_reduce, "open_rendezvous", lambda host, num_peers: (Rendezvous(host, 0, num_peers), None))
     monkeypatch.setattr(engine, "node_address", lambda: "here")
     return FakeEngine(monkeypatch)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from recollect.agent.actors.networks.layers import BatchRenorm
+from recollect.agent.actors.networks.mlp.layers import BatchRenorm
 from recollect.agent.actors.networks.normalise import RunningMeanStd
 from recollect.scheme.normaliser_sums import increment, put_sums, take_sums
 

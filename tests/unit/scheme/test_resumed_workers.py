@@ -7,7 +7,7 @@ import pytest
 
 from recollect.errors import StorageError
 from recollect.learner import Learner
-from recollect.runs.checkpoints import read_commit
+from recollect.runs.checkpointing.commit import read_commit
 from tests.unit.scheme.fake_engine import FakeEngine
 from tests.unit.scheme.test_elastic import CELLS, check_same, make_scheme, standing
 

@@ -95,8 +95,8 @@ def test_the_room_of_the_storage_is_that_of_all_collectors(
     scheme = make_scheme(algo, storage, workers={"num_col_workers": 3, "col_resources": {"num_cpus": 0.5}})
     for _ in range(num_stages):
         run(scheme, 1)
-        assert 0 < scheme.status().num_stored <= scheme.status().num_most
-    assert scheme.status().num_stored == scheme.status().num_most == room
+        assert 0 < scheme.status().num_stored <= scheme.status().capacity
+    assert scheme.status().num_stored == scheme.status().capacity == room
     scheme.stop()
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.augment import RandomShift
-from recollect.agent.actors.networks.dense import MLP
-from recollect.agent.actors.networks.features import FlatFeatures
+from recollect.agent.actors.networks.features.augment import RandomShift
+from recollect.agent.actors.networks.features.builders import FlatFeatures
 from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build_memory
+from recollect.agent.actors.networks.mlp.dense import MLP
 from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
 from recollect.errors import ConfigError
@@ -31,11 +31,12 @@ class Body(nn.Module):
         self.memory = build_memory(config, sizes[-1])
         self.out_features: int = sizes[-1] if self.memory is None else self.memory.out_features
         has_parts = any(part is not None for part in (self.shift, self.layers, self.memory))
-        self._is_bare = type(self.features) is FlatFeatures and not has_parts
+        # Whether rows of numbers are features as they are.
+        self.is_bare = type(self.features) is FlatFeatures and not has_parts
 
-    def hands_on(self, obs: Observation) -> bool:
+    def passes_through(self, obs: Observation) -> bool:
         """Whether observations are features as they are, so that nothing needs to be called."""
-        return self._is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
+        return self.is_bare and type(obs) is Tensor and obs.dtype is torch.float32 and obs.dim() == 2
 
     def forward(self, obs: Observation, state: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         """One step: features `[batch, out_features]`, and the state after it."""

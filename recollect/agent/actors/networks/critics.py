@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.composed import build_ensemble, build_single, critic_layers, critic_sizes
+from recollect.agent.actors.networks.mlp.composed import build_ensemble, build_single, critic_layers, critic_sizes
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts

@@ -1,4 +1,4 @@
-"""`RandomDistillation`: how new an observation is, by random network distillation."""
+"""`RandomDistillation`: the novelty of observations, by random network distillation."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from recollect import keys
-from recollect.agent.actors.networks.features import build_features
+from recollect.agent.actors.networks.features.builders import build_features
 from recollect.agent.actors.networks.normalise import ObservationNormaliser, RunningMeanStd
 from recollect.roles import Observation
 

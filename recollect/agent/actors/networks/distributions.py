@@ -1,6 +1,5 @@
-"""What a policy says about the next action: small distributions that draw from a given generator."""
+"""Action distributions that draw from a given generator."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import Final, Self
 
@@ -8,9 +7,16 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from recollect.agent.actors.networks.judge import (
+    Judge,
+    JudgeNormal,
+    is_judgeable,
+    is_normally_judgeable,
+    normal_entropy,
+    normal_log_prob,
+)
 from recollect.agent.actors.networks.squash import LOG_STD_RANGE, Squash, is_squashable, log_tanh_slope
 
-_HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
 # The logit of what cannot happen. Finite, so that probability times log-probability is 0 and not NaN.
@@ -40,6 +46,11 @@ class StochasticDistribution(Distribution):
         """Draw actions and say their log-probability `[batch, 1]`."""
         action = self.sample(generator)
         return action, self.log_prob(action)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the log-probability of actions and the entropy, both `[batch, 1]`."""
+        entropy: Tensor = self.entropy()  # type: ignore[attr-defined]  # where it has a closed form
+        return self.log_prob(action), entropy
 
 
 class Deterministic(Distribution):
@@ -78,14 +89,20 @@ class Gaussian(StochasticDistribution):
     def log_prob(self, action: Tensor) -> Tensor:
         return self._log_prob_of_noise((action - self.mean) / self.std)
 
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        if type(self) is not Gaussian or not is_normally_judgeable(self.mean, self.std, action):
+            return super().log_prob_and_entropy(action)
+        found: tuple[Tensor, Tensor] = JudgeNormal.apply(self.mean, self.std, action)  # type: ignore[no-untyped-call]
+        return found
+
     def entropy(self) -> Tensor:
-        return (self.std.log() + (0.5 + _HALF_LOG_2PI)).expand_as(self.mean).sum(-1, keepdim=True)
+        return normal_entropy(self.mean, self.std)
 
     def mode(self) -> Tensor:
         return self.mean
 
     def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
-        return -torch.addcmul(self.std.log() + _HALF_LOG_2PI, noise, noise, value=0.5).sum(-1, keepdim=True)
+        return normal_log_prob(noise, self.std)
 
 
 class SquashedGaussian(StochasticDistribution):
@@ -158,7 +175,15 @@ class Categorical(StochasticDistribution):
     """
 
     def __init__(self, logits: Tensor) -> None:
-        self.logits = logits.log_softmax(-1)
+        self._raw = logits
+        self._normalised: Tensor | None = None
+
+    @property
+    def logits(self) -> Tensor:
+        """Log-probability of each action `[batch, num_actions]`."""
+        if self._normalised is None:
+            self._normalised = self._raw.log_softmax(-1)
+        return self._normalised
 
     @property
     def probs(self) -> Tensor:
@@ -172,6 +197,13 @@ class Categorical(StochasticDistribution):
 
     def log_prob(self, action: Tensor) -> Tensor:
         return self.logits.gather(-1, action)
+
+    def log_prob_and_entropy(self, action: Tensor) -> tuple[Tensor, Tensor]:
+        # Others that derive from this class have entropies of their own.
+        if type(self) is not Categorical or not is_judgeable(self._raw, action):
+            return super().log_prob_and_entropy(action)
+        found: tuple[Tensor, Tensor] = Judge.apply(self._raw, action)  # type: ignore[no-untyped-call]
+        return found
 
     def masked(self, mask: Tensor) -> Self:
         """The same distribution among the actions that `mask` allows, bool of the shape of `logits`."""
@@ -190,7 +222,7 @@ class MultiCategorical(Categorical):
     Parameters
     ----------
     logits : Tensor
-        `[batch, num_choices, most_actions]`; actions that a choice does not have carry a hugely negative logit.
+        `[batch, num_choices, max_actions]`; actions that a choice does not have carry a hugely negative logit.
     """
 
     def sample(self, generator: Generator) -> Tensor:

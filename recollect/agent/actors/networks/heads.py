@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.composed import build_single, policy_layers
 from recollect.agent.actors.networks.distributions import (
     IMPOSSIBLE,
     Bernoulli,
@@ -20,6 +19,7 @@ from recollect.agent.actors.networks.distributions import (
     MultiCategorical,
     SquashedGaussian,
 )
+from recollect.agent.actors.networks.mlp.composed import build_single, policy_layers
 from recollect.agent.actors.plan import PLAIN, ActorPlan, Layers, PolicyKind
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts

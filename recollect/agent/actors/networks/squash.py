@@ -1,4 +1,4 @@
-"""Samples of a squashed Gaussian with their log-probabilities as one step of autograd, where a kernel fits."""
+"""Squashed Gaussian samples and their log-probabilities as one autograd function, where a kernel fits."""
 
 import math
 from typing import Any, Final

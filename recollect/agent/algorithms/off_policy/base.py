@@ -9,7 +9,7 @@ from torch import Tensor
 from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
-from recollect.agent.algorithms.regression import Regression, regression
+from recollect.agent.algorithms.losses.regression import Regression, regression
 from recollect.agent.algorithms.transitions import Transitions, read_transitions
 from recollect.agent.algorithms.utils import frozen
 from recollect.roles import Batch, Device, VectorEnvs

@@ -10,6 +10,7 @@ from torch import Tensor
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import critic_count, learning_rate
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import td_target
 from recollect.agent.algorithms.off_policy.actor_critic import (
     NOISE_DOC,
     ContinuousActorCritic,
@@ -17,7 +18,6 @@ from recollect.agent.algorithms.off_policy.actor_critic import (
     NoiseKind,
     noise_kind,
 )
-from recollect.agent.algorithms.targets import td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import option

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,13 +12,13 @@ from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import OffPolicyConfig, grad_norm_limit, learning_rate
 from recollect.agent.algorithms.exploration import EpsilonConfig, EpsilonGreedy
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import best_action, double_q_value, td_target
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import best_action, double_q_value, td_target
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import number, option
-from recollect.roles import Batch
+from recollect.roles import ActingStep, Batch, Observation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,26 @@ class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
 
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]
+
+    def acting_step(
+        self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
+    ) -> ActingStep:
+        best = self._best_of(obs)
+        if best is None:
+            return super().acting_step(obs, rhs, done, deterministic)
+        action = torch.from_numpy(best)
+        if not deterministic:
+            action = self._explore(action, None)
+            self.num_acted += len(best)
+        return action, self.actor.to_env(action), rhs, {}
+
+    def _best_of(self, obs: Observation) -> np.ndarray | None:
+        """What `_act` finds best, int64 `[num_envs, 1]`, if a kernel can tell from observations as they come."""
+        own = type(self)
+        if own._act is not DDQN._act or own._mean is not DDQN._mean or not self.actor.sees_rows(obs):
+            return None
+        best: np.ndarray | None = self.critics.best(obs) if hasattr(self.critics, "best") else None
+        return best
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None

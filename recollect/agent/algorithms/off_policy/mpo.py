@@ -13,9 +13,9 @@ from recollect.agent.actors.networks.distributions import Gaussian, SquashedGaus
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import improved_weights, lagrangian, td_target, temperature_dual
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import improved_weights, lagrangian, td_target, temperature_dual
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward, gaussian_kl
 from recollect.options import count, number, option

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
+from recollect.agent.algorithms.losses.targets import soft_value
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
 from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
-from recollect.agent.algorithms.targets import soft_value
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import one_of, option
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.losses.targets import expected_soft_value
 from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
-from recollect.agent.algorithms.targets import expected_soft_value
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.masks import choice_counts
 from recollect.options import number, option

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import td_target, temperature_loss
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
 from recollect.agent.algorithms.optimiser import ParameterGroup
-from recollect.agent.algorithms.targets import td_target, temperature_loss
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import count, flag, number, option, optional
@@ -70,16 +70,16 @@ class SoftActorCritic(ActorCritic):
         steps = self._read(batch)
         temperature = self.temperature
         loss_q, sizes = self._fit_critics(steps, temperature)
-        losses, told = {"loss_q": loss_q}, {"temperature": temperature}
+        losses, reported = {"loss_q": loss_q}, {"temperature": temperature}
         if (self.num_computed + 1) % self.config.policy_delay == 0:
             policy_losses, log_prob = self._policy_losses(steps, temperature)
             losses["loss_pi"] = steps.mean(policy_losses)
-            told["entropy"] = -log_prob
+            reported["entropy"] = -log_prob
             if self.config.learn_temperature:
                 log_temperature, target_entropy = self.multipliers["log_temperature"], self._target_entropy(steps)
                 losses["loss_temperature"] = temperature_loss(log_temperature, log_prob, target_entropy)
         backward(*losses.values())
-        return Losses(losses | told, sizes)
+        return Losses(losses | reported, sizes)
 
     def _fit_critics(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         """Sum of all critics' losses, and the sizes of their TD errors as the storage takes them."""

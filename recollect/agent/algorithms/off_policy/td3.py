@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from recollect.agent.algorithms.config import critic_count
+from recollect.agent.algorithms.losses.targets import smoothed_action
 from recollect.agent.algorithms.off_policy.ddpg import DDPG, DDPGConfig
-from recollect.agent.algorithms.targets import smoothed_action
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.options import count, number, option
 

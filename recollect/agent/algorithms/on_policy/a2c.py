@@ -45,11 +45,10 @@ class A2C(PolicyGradient):
 
     def _backward(self, batch: Batch) -> Losses:
         features, rows, mask = self._read(batch)
-        policy = self._distribution(features, mask)
-        log_prob = policy.log_prob(rows[keys.ACTION])
+        log_prob, entropies = self._distribution(features, mask).log_prob_and_entropy(rows[keys.ACTION])
         loss_pi = -weighted_policy_gain(log_prob, rows[keys.LOG_PROB], self._advantages(rows)).mean()
         loss_v = (self.critics(features) - rows[keys.RETURN]).square().mean()
-        entropy = policy.entropy().mean()
+        entropy = entropies.mean()
         backward(loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy)
         explained = explained_variance(rows[keys.VALUE], rows[keys.RETURN])
         return Losses({"loss_pi": loss_pi, "loss_v": loss_v, "entropy": entropy, "explained_variance": explained})

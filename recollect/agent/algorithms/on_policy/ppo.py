@@ -2,18 +2,10 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from recollect import keys
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.on_policy.clipped import Objective, clipped_loss
 from recollect.agent.algorithms.on_policy.policy_gradient import PolicyGradient, PolicyGradientConfig
-from recollect.agent.algorithms.on_policy.surrogate import (
-    clipped_fraction,
-    clipped_surrogate,
-    clipped_value_loss,
-    estimated_kl,
-    explained_variance,
-)
 from recollect.agent.algorithms.utils import backward
 from recollect.options import choices, flag, number, option, optional
 from recollect.roles import Batch
@@ -63,27 +55,14 @@ class PPO(PolicyGradient):
     def _backward(self, batch: Batch) -> Losses:
         features, rows, mask = self._read(batch)
         policy = self._distribution(features, mask)
-        log_ratio = policy.log_prob(rows[keys.ACTION]) - rows[keys.LOG_PROB]
-        kl = estimated_kl(log_ratio.detach())
-        stops = self.config.target_kl is not None and bool(kl > self.config.target_kl)
-        loss_pi = -clipped_surrogate(log_ratio, self._advantages(rows), self.clip).mean()
-        loss_v = self._value_losses(self.critics(features), rows).mean()
-        entropy = policy.entropy().mean()
+        log_prob, entropy = policy.log_prob_and_entropy(rows[keys.ACTION])
+        loss, told = clipped_loss(log_prob, entropy, self.critics(features), rows, self._objective())
+        stops = self.config.target_kl is not None and bool(told["kl"] > self.config.target_kl)
         if not stops:
-            backward(loss_pi + self.config.value_weight * loss_v - self.config.entropy_weight * entropy)
-        return Losses(
-            {
-                "loss_pi": loss_pi,
-                "loss_v": loss_v,
-                "entropy": entropy,
-                "kl": kl,
-                "clip_fraction": clipped_fraction(log_ratio.detach(), self.clip),
-                "explained_variance": explained_variance(rows[keys.VALUE], rows[keys.RETURN]),
-                keys.EARLY_STOP: kl.new_tensor(float(stops)),
-            }
-        )
+            backward(loss)
+        return Losses(told | {keys.EARLY_STOP: float(stops)})
 
-    def _value_losses(self, values: Tensor, rows: dict[str, Tensor]) -> Tensor:
-        if self.config.value_clip is None:
-            return (values - rows[keys.RETURN]).square()
-        return clipped_value_loss(values, rows[keys.VALUE], rows[keys.RETURN], self.config.value_clip)
+    def _objective(self) -> Objective:
+        config = self.config
+        terms = config.value_clip, config.value_weight, config.entropy_weight, config.normalise_advantages
+        return Objective(self.clip, *terms)

@@ -13,9 +13,9 @@ from recollect.agent.actors.plan import ActorPlan, Layers
 from recollect.agent.algorithms.config import grad_norm_limit, learning_rate
 from recollect.agent.algorithms.exploration import EpsilonConfig, EpsilonGreedy
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.targets import best_action, epsilon_greedy_log_prob
 from recollect.agent.algorithms.on_policy.base import OnPolicyAlgorithm, OnPolicyConfig
 from recollect.agent.algorithms.optimiser import optimiser_name
-from recollect.agent.algorithms.targets import best_action, epsilon_greedy_log_prob
 from recollect.agent.algorithms.utils import backward
 from recollect.options import count, option
 from recollect.roles import Batch, Observation

@@ -9,7 +9,7 @@ from recollect.agent.envs.state.attributes import OWN_LIST, Layer, class_name, l
 from recollect.agent.envs.state.simulators import read_simulator, write_simulator
 from recollect.agent.envs.state.values import pack, unpack
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.records import PARSE_ERRORS
 
 _CLASS: Final = "class"
 _OWN: Final = "own"

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS, as_whole
+from recollect.files.records import PARSE_ERRORS, as_whole
 
 _ARRAY: Final = "#array"
 _NUMBER: Final = "#number"

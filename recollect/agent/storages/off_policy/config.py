@@ -5,7 +5,7 @@ from os import PathLike
 
 from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.store.allocator import Backing
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
 from recollect.checks import check_whole
 from recollect.errors import ConfigError
 from recollect.options import count, option, optional

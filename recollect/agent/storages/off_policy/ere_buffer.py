@@ -11,7 +11,7 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.recent_window import LearningPace, RecentWindow
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.per_buffer import PERBuffer, PERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError
@@ -22,7 +22,7 @@ _ETA: Final = "eta"
 _WINDOW: Final = "window"
 _PACE: Final = "pace"
 # The window is at least this share of all that the storage can hold, or the default cmin if that is less.
-_LEAST_SHARE: Final = 0.05
+_MIN_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EREConfig(PERConfig):
         """ERE brings no priorities along; where it is given some, by an alpha, it gets the rest of what PER gets."""
         prioritised = super().recommended(given, num_envs) if given.get("alpha") else {}
         size = given.get("size")
-        least = _LEAST_SHARE * size * num_envs if isinstance(size, int | float) else cls.cmin
+        least = _MIN_SHARE * size * num_envs if isinstance(size, int | float) else cls.cmin
         window = {"cmin": max(1, int(least))} if least < cls.cmin else {}
         return prioritised | {_ETA: 0.996} | window
 

@@ -18,7 +18,7 @@ from recollect.agent.storages.experience.sampling.relabelling import (
     GoalRewriter,
     HerFunction,
 )
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.off_policy.ere_buffer import EREBuffer, EREConfig
 from recollect.agent.storages.off_policy.per_buffer import PERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Rows

@@ -11,7 +11,7 @@ from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.kernels import draw_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.relabelling import GoalRewriter, HerFunction
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.her_buffer import HERBuffer, HERConfig
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.checks import check_number
@@ -132,7 +132,7 @@ class MixedBuffer(HERBuffer):
         return (*super().lasting_sources, *self._shares)
 
     def check_room(self, num_collectors: int) -> None:
-        """Refuse data of which some are forgotten, now or once so many collectors have joined."""
+        """Refuse data that would be overwritten, now or once `num_collectors` collectors have joined."""
         with self._store.lock:
             lengths = self._store.ring.heads[self._part_of_lanes() != _OWN]
         num_groups = num_collectors + len(lengths) // self.num_envs

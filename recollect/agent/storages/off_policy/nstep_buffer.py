@@ -48,7 +48,7 @@ class NStepReplayBuffer(ReplayBuffer):
         self._follow_n_step()
 
     def _limits(self) -> np.ndarray:
-        return self._most_steps
+        return self._max_steps
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)
@@ -56,4 +56,4 @@ class NStepReplayBuffer(ReplayBuffer):
 
     def _follow_n_step(self) -> None:
         # No lane numbers more steps than this, so that longer windows are the same ones.
-        self._most_steps = np.array([min(self.n_step, layout.ID_MASK)], np.int64)
+        self._max_steps = np.array([min(self.n_step, layout.ID_MASK)], np.int64)

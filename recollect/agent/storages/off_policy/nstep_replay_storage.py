@@ -22,17 +22,17 @@ from recollect.agent.storages.experience.sampling.outputs import map_arrays, nes
 from recollect.agent.storages.experience.sampling.prefetch import Prefetcher
 from recollect.agent.storages.experience.store.allocator import Allocator, Backing, NoRoomError
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.schema import FrameStacks
-from recollect.agent.storages.off_policy.autoreset import ResetSteps
-from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
-from recollect.agent.storages.off_policy.vector_steps import VectorSteps
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks
+from recollect.agent.storages.off_policy.loops.autoreset import ResetSteps
+from recollect.agent.storages.off_policy.loops.final_obs_check import FinalObsCheck
+from recollect.agent.storages.off_policy.loops.vector_steps import VectorSteps
 from recollect.checks import check_count, check_device, check_number, check_whole, seeded_generator
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.roles import Numbers, Observation
 
 _log = logging.getLogger(__name__)
 _KEYS: Final = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.DONE, keys.NEXT_DONE)
-_MOST_PREFETCHED: Final = 16
+_MAX_PREFETCHED: Final = 16
 _GENERATOR: Final = "generator"
 _RESETS: Final = "resets"
 _ADVICE: Final = (
@@ -166,9 +166,9 @@ class NStepReplayStorage:
             )
         self._steps = VectorSteps(observation_space, action_space, self.num_envs)
         self._rng = seeded_generator(seed)
-        self._most_steps = np.array([self.n_step], np.int64)
+        self._max_steps = np.array([self.n_step], np.int64)
         num_batches = -(-self.fetch_every // self.batch_size)
-        self._num_prefetched = min(max(1, num_batches), _MOST_PREFETCHED)
+        self._num_prefetched = min(max(1, num_batches), _MAX_PREFETCHED)
         self._prefetcher: Prefetcher[NStepReplayBatch] = Prefetcher(self.num_workers if self._num_prefetched > 1 else 0)
         try:
             self._store = self._build(frame_stack, backing, path)
@@ -194,7 +194,7 @@ class NStepReplayStorage:
             Allocator(backing, path, may_overflow=backing == "ram"),
             frame_stack=frame_stack,
             on_relayout=lambda old, new: None,
-            bytes_beside=lambda: 0.0,
+            extra_bytes=lambda: 0.0,
         )
         store.build(self._steps.blank())
         return store
@@ -306,7 +306,7 @@ class NStepReplayStorage:
         """Make the batch of the windows that start at `ids`; any thread may."""
         if not hasattr(self._thread, "plan"):
             self._thread.plan = self._store.plan()
-        rows = self._thread.plan.gather(ids, self._most_steps, self.discount)
+        rows = self._thread.plan.gather(ids, self._max_steps, self.discount)
         batch = nest(rows.items())
         names = (keys.OBS, keys.ACTION, keys.REWARD, keys.DISCOUNT, keys.NEXT_OBS)
         return NStepReplayBatch(*(map_arrays(self._deliver, batch[name]) for name in names))

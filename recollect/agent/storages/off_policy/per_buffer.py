@@ -11,8 +11,8 @@ from recollect import keys
 from recollect.agent.storages.base import Creates
 from recollect.agent.storages.experience.persistence.snapshot_content import Extras
 from recollect.agent.storages.experience.sampling.sum_tree import SumTree, bytes_a_step, wrong_error
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from recollect.agent.storages.off_policy.nstep_buffer import NStepConfig, NStepReplayBuffer
 from recollect.agent.storages.off_policy.replay_buffer import Drawn
 from recollect.errors import SchemaError, StorageError
@@ -181,8 +181,8 @@ class PERBuffer(NStepReplayBuffer):
             return float(self._largest_error[0]) or 1.0
         return self.default_error
 
-    def _bytes_beside(self) -> float:
-        return super()._bytes_beside() + bytes_a_step(self.alpha)
+    def _extra_bytes(self) -> float:
+        return super()._extra_bytes() + bytes_a_step(self.alpha)
 
     def _on_change(self, name: str) -> None:
         super()._on_change(name)

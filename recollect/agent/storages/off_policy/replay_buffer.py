@@ -1,7 +1,6 @@
 """`ReplayBuffer`: uniform replay over lanes of steps."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
 import numpy as np
@@ -10,17 +9,19 @@ import torch
 from recollect import keys
 from recollect.agent.storages.base import Creates, Storage, StorageFactory
 from recollect.agent.storages.base_buffer import STEP_KEYS, BaseBuffer
-from recollect.agent.storages.experience.kernels import append_kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, name_of, nest
-from recollect.agent.storages.experience.store import columns
 from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.ring import columns
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
 from recollect.agent.storages.off_policy.config import ReplayConfig
-from recollect.agent.storages.off_policy.final_obs_check import FinalObsCheck
+from recollect.agent.storages.off_policy.loops.final_obs_check import FinalObsCheck
+from recollect.agent.storages.off_policy.loops.own_loop import OwnLoop, OwnLoopSteps
+from recollect.agent.storages.off_policy.loops.plain_steps import PlainSteps
 from recollect.checks import check_count, check_number
 from recollect.errors import SchemaError
-from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNews
+from recollect.roles import Batch, Device, Info, Numbers, Observation, RewardsNovelty
 
 # Rows of a batch by name, and which sequences must start from a zero hidden state.
 Rows = tuple[dict[Name, torch.Tensor], np.ndarray | None]
@@ -30,10 +31,6 @@ _ADVICE: Final = (
     f"transition; let them reset in the same step, or mark its rows {keys.SKIP!r} in insert_transition. Or next_obs is "
     f"the first observation of the next episode: give the true last one, which is in infos[{keys.FINAL_OBS!r}]."
 )
-
-
-_FLOAT64: Final = np.dtype(np.float64)
-_BOOL: Final = np.dtype(np.bool_)
 
 
 class Drawn(NamedTuple):
@@ -49,18 +46,6 @@ class Drawn(NamedTuple):
 
     ids: np.ndarray
     columns: tuple[np.ndarray, ...] = ()
-
-
-@dataclass
-class _OwnLoop:
-    """Stands in for actor, algorithm and envs where people keep their own training loop."""
-
-    gamma: float
-    num_envs: int
-    is_recurrent: bool = False
-
-    def update_algorithm_parameter(self, parameter_name: str, new_parameter_value: float) -> None:
-        setattr(self, parameter_name, new_parameter_value)
 
 
 # `Storage` is named as the base that the contract promises; its methods come from `BaseBuffer`.
@@ -100,11 +85,11 @@ class ReplayBuffer(BaseBuffer, Storage):
     drawn_keys: ClassVar[tuple[str, ...]] = ()
 
     def _make_parts(self) -> None:
-        self._was_done = np.ones((self.num_envs, 1), np.float32)
-        # Rewards, ends and terminations of the step that `add` is given.
-        columns = np.empty((3, self.num_envs, 1), np.float32)
-        self._outcomes = (columns, columns[0], columns[1], columns[2])
+        self._own_steps = OwnLoopSteps(self.num_envs)
         self._final_obs_check = FinalObsCheck(_ADVICE)
+        # What reads steps that need no second look; looked for once in each ring.
+        self._plain_steps: PlainSteps | None = None
+        self._has_looked = False
 
     @classmethod
     def standalone(
@@ -116,7 +101,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         device: Device = "cpu",
         **options: Any,
     ) -> Self:
-        """Create a storage for one's own training loop, without actor, algorithm or envs.
+        """Create a storage for a custom training loop, without actor, algorithm or envs.
 
         Parameters
         ----------
@@ -130,7 +115,7 @@ class ReplayBuffer(BaseBuffer, Storage):
             Those of `create_factory`.
         """
         config = cls.config_class.of(cls.__name__, options, size, others=("num_envs", "gamma", "device"))
-        stand_in: Any = _OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
+        stand_in: Any = OwnLoop(check_number("gamma", gamma, 0.0, 1.0), num_envs)
         return StorageFactory(cls, config)(device, stand_in, stand_in, stand_in)
 
     def insert_single_tensor_slice(
@@ -184,7 +169,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         return (self._batch(num_rows, k, num_batches) for k in range(1, num_batches + 1))
 
     def _num_rows(self, mini_batch_size: int) -> int:
-        """Rows of a batch of so many steps."""
+        """Rows of a batch of `mini_batch_size` steps."""
         num_rows = check_count("mini_batch_size", mini_batch_size)
         num_held = self.max_size * self.num_envs
         if num_rows > num_held:
@@ -204,7 +189,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated: Numbers,
         truncated: Numbers,
     ) -> None:
-        """Store one step of one's own training loop, as arrays or tensors.
+        """Store one step of a custom training loop, as arrays or tensors.
 
         Parameters
         ----------
@@ -217,24 +202,35 @@ class ReplayBuffer(BaseBuffer, Storage):
         terminated, truncated : array `[num_envs]` or `[num_envs, 1]`
             Whether the step ended the episode for good, or cut it.
         """
-        columns, rewards, ended, terminations = self._outcomes
-        if self._is_plain(reward, _FLOAT64) and self._is_plain(terminated, _BOOL) and self._is_plain(truncated, _BOOL):
-            has_ended = append_kernels.read_outcomes(reward, terminated, truncated, columns)
-        else:
-            rewards[:], terminations[:] = self._column(reward), self._column(terminated)
-            has_ended = bool(np.maximum(terminations, self._column(truncated), out=ended).any())
-        sample = {
-            keys.OBS: obs if type(obs) is np.ndarray else _as_arrays(obs),
-            keys.ACTION: action if type(action) is np.ndarray else _as_arrays(action),
-            keys.REWARD: rewards,
-            keys.NEXT_OBS: next_obs if type(next_obs) is np.ndarray else _as_arrays(next_obs),
-            keys.DONE: self._was_done,
-            keys.NEXT_DONE: ended,
-            keys.NEXT_TERMINATED: terminations,
-        }
-        self.insert_transition(sample)
-        self._was_done[:] = ended
-        self._final_obs_check.follow(sample, has_ended=has_ended)
+        sample = self._own_steps.read(obs, action, reward, next_obs, terminated, truncated)
+        with self._store.lock:
+            if not self._insert_plain(obs, action, next_obs):
+                self.insert_transition(sample)
+                self._look_for_plain_steps()
+        self._own_steps.advance()
+        self._final_obs_check.follow(sample, has_ended=self._own_steps.has_ended)
+
+    def _insert_plain(self, obs: Observation, action: Observation, next_obs: Observation) -> bool:
+        """Store a step of `add` without a second look, if it needs none; returns whether it is stored."""
+        steps = self._plain_steps
+        if steps is None or not steps.read(obs, action, next_obs):
+            return False
+        try:
+            is_stored = self._store.insert_at(steps.addresses)
+        except SchemaError:
+            return False  # who looks closer says what is wrong
+        self._on_append()
+        return is_stored
+
+    def _look_for_plain_steps(self) -> None:
+        has_own = type(self).insert_transition is not BaseBuffer.insert_transition
+        if not (self._has_looked or has_own or self._store.sequence is not None):
+            self._plain_steps = PlainSteps.of(self._store.access.intake, self._own_steps.columns)
+        self._has_looked = True
+
+    def _on_relayout(self, old: LaneRing | None, new: LaneRing) -> None:
+        super()._on_relayout(old, new)
+        self._plain_steps, self._has_looked = None, False
 
     def sample(self, batch_size: int) -> Batch:
         """Draw one batch."""
@@ -309,7 +305,7 @@ class ReplayBuffer(BaseBuffer, Storage):
         for step in range(int(num_steps.max())):
             is_inside = num_steps > step
             reached = nest(self._store.access.gather(ids[is_inside] + step, ONE_STEP, self._gamma()).items())
-            rewards = cast(RewardsNews, self.algorithm).intrinsic_reward(reached[keys.NEXT_OBS])
+            rewards = cast(RewardsNovelty, self.algorithm).intrinsic_reward(reached[keys.NEXT_OBS])
             if rewards is not None:
                 returns[torch.from_numpy(is_inside)] += self._gamma() ** step * rewards.float().cpu()
         return returns
@@ -324,33 +320,3 @@ class ReplayBuffer(BaseBuffer, Storage):
 
     def _gamma(self) -> float:
         return float(self.algorithm.gamma)
-
-    def _is_plain(self, values: Numbers, dtype: np.dtype) -> bool:
-        """Whether values are as Gymnasium's vector environments hand them out."""
-        return (
-            type(values) is np.ndarray
-            and values.dtype == dtype
-            and values.shape == (self.num_envs,)
-            and values.flags.c_contiguous
-        )
-
-    def _column(self, values: Numbers) -> np.ndarray:
-        """One number for each env as float32 `[num_envs, 1]`."""
-        if isinstance(values, torch.Tensor):
-            # Also from dtypes that NumPy lacks.
-            values = values.detach().to("cpu", torch.float32)
-        try:
-            with np.errstate(over="ignore"):  # the store refuses what is infinite then
-                return np.asarray(values, np.float32).reshape(self.num_envs, 1)
-        except (TypeError, ValueError):
-            got = f"shape {values.shape}" if isinstance(values, np.ndarray | torch.Tensor) else repr(values)
-            raise SchemaError(f"expected one number for each of {self.num_envs} envs, got {got}") from None
-
-
-def _as_arrays(value: Observation) -> Observation:
-    if isinstance(value, Mapping):
-        return {key: _as_arrays(inner) for key, inner in value.items()}
-    try:
-        return value if isinstance(value, torch.Tensor) else np.asarray(value)
-    except ValueError as error:
-        raise SchemaError(f"an observation or action is not an array: {error}") from None

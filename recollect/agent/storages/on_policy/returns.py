@@ -10,6 +10,9 @@ last step, so that each of them bootstraps from `v_tp1` alone.
 import torch
 from torch import Tensor
 
+from recollect.agent.kernels.fusible import are_fusible
+from recollect.agent.kernels.row_kernels import sum_backwards
+
 
 def gae(r_t: Tensor, discount_t: Tensor, v_t: Tensor, v_tp1: Tensor, continues_t: Tensor, gae_lambda: float) -> Tensor:
     """Generalised advantage estimates (Schulman et al. 2016, arXiv 1506.02438), `[time, ...]`.
@@ -56,7 +59,11 @@ def vtrace(
 
 def _sum_backwards(term_t: Tensor, decay_t: Tensor) -> Tensor:
     """`x_t = term_t + decay_t x_{t+1}`, from the last step to the first."""
+    term_t, decay_t = term_t.contiguous(), decay_t.contiguous()
     sums = torch.empty_like(term_t)
+    if term_t.dim() == 2 and are_fusible(term_t, decay_t, sums):
+        sum_backwards(term_t.numpy(), decay_t.numpy(), sums.numpy())
+        return sums
     running = torch.zeros_like(term_t[0])
     for step in range(len(term_t) - 1, -1, -1):
         running = torch.addcmul(term_t[step], decay_t[step], running, out=sums[step])

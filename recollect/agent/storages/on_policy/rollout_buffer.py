@@ -14,16 +14,16 @@ from recollect.agent.storages.config import StorageConfig
 from recollect.agent.storages.experience.sampling.outputs import Nested, map_arrays, nest
 from recollect.agent.storages.experience.sampling.sequences import check_sequence
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import check_origin
 from recollect.agent.storages.on_policy.rollouts import Picked, Rollout, StepSequences
 from recollect.agent.storages.on_policy.time_major import TimeMajorSteps
 from recollect.checks import check_count
 from recollect.errors import SchemaError, StorageError
 from recollect.options import count, option, optional
-from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, RewardsNews, Sample
+from recollect.roles import Batch, Info, OnPolicyActor, OnPolicyAlgorithm, RewardsNovelty, Sample
 
 # Steps that the networks see at once when all stored steps are evaluated again.
 _EVALUATED_STEPS: Final = 1024
@@ -44,7 +44,7 @@ class RolloutConfig(StorageConfig):
 
 
 class RolloutBuffer(BaseBuffer):
-    """Storage for on-policy algorithms: every step is learned from once an epoch, then all are let go.
+    """Storage for on-policy algorithms: every step is used once an epoch, then all are dropped.
 
     `before_gradients` computes returns and advantages of what is stored, `generate_batches` deals the
     steps out, and `reset` makes room for the next rollout.
@@ -186,7 +186,7 @@ class RolloutBuffer(BaseBuffer):
         """Rewards to learn from, `[time, lanes]`: normalised, with the intrinsic ones."""
         rewards = self.actor.normalise_reward(self._column(steps, keys.REWARD).to(self.device)).cpu()
         if keys.IREWARD in self.data:
-            weight = cast(RewardsNews, self.algorithm).intrinsic_weight
+            weight = cast(RewardsNovelty, self.algorithm).intrinsic_weight
             rewards = rewards + weight * self._column(steps, keys.IREWARD)
         return rewards
 

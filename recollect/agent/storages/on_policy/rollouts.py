@@ -1,4 +1,4 @@
-"""Which stored steps make up the mini-batches of an epoch: single steps, or sequences of them."""
+"""The mini-batches of an epoch: single steps, or sequences of them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,10 +1,10 @@
-"""The steps of all lanes side by side, for what is computed along time, and cut into sequences."""
+"""The steps of all lanes in time-major order, for computations along time and for sequences."""
 
 import numpy as np
 import torch
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.errors import StorageError
 
 

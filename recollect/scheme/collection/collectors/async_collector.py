@@ -4,7 +4,8 @@ import math
 from collections import Counter, deque
 from typing import Final
 
-from recollect.scheme.base.worker_set import Answer, Call, WorkerSet
+from recollect.scheme.base.member import Answer, Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.inbox import Incarnation
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
@@ -12,13 +13,13 @@ from recollect.scheme.collection.collectors.sent_piece import SentPiece
 from recollect.scheme.weights import Version
 
 # Calls that a worker has at most: while the result of one is on its way, it is busy with the next.
-_MOST_CALLS: Final = 2
+_MAX_CALLS: Final = 2
 
 
 class AsyncCollector(RemoteCollector):
     """Workers collect all the time, and what has come in is learned from.
 
-    A stage takes in what has arrived, and waits for at least one piece; an on-policy one waits for as many pieces as
+    A stage stores what has arrived, and waits for at least one piece; an on-policy one waits for as many pieces as
     there are workers. Workers act with the newest weights at the time of each call. If that is
     more than `max_policy_lag` versions ago, the piece is waited for before the next update.
 
@@ -35,7 +36,7 @@ class AsyncCollector(RemoteCollector):
         super().__init__(worker, workers, num_parents)
         worker.stages.check_asynchronous(type(worker.storage))
         self._max_lag = math.inf if max_policy_lag is None else max_policy_lag
-        self._num_calls = int(min(_MOST_CALLS, self._max_lag))
+        self._num_calls = int(min(_MAX_CALLS, self._max_lag))
         self._pending: dict[Call, int] = {}
         self._waiting: deque[SentPiece] = deque()
 

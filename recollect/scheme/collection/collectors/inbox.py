@@ -1,11 +1,11 @@
-"""`Inbox`: takes the pieces of remote workers into the learner's storage, each step once."""
+"""`Inbox`: stores the pieces of remote workers in the learner's storage, each step once."""
 
 import time
 from collections import Counter
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import load_schema
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import load_schema
 from recollect.errors import SchemaError, StorageError
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.reports import Receipt
@@ -30,7 +30,7 @@ class Inbox:
         self._ended: list[tuple[int, Episode]] = []
 
     def begin_stage(self) -> None:
-        """Say that a stage of collection begins: what an on-policy storage held has been let go."""
+        """Begin a stage of collection: an on-policy storage has dropped what it held."""
         self._stage_steps.clear()
 
     def has_room(self, new: SentPiece) -> bool:

@@ -1,9 +1,10 @@
-"""`RemoteCollector`: what collections by remote workers share, from weights on their way to pieces taken in."""
+"""`RemoteCollector`: what sync and async collection share: weights out, pieces in, restarts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from recollect.scheme.base.worker_set import Call, WorkerSet
+from recollect.scheme.base.member import Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.collector import CollectorBase, check_num_workers
 from recollect.scheme.collection.collectors.inbox import Inbox, Incarnation
@@ -14,7 +15,7 @@ from recollect.scheme.weights import PublishedWeights, Version
 
 
 class RemoteCollector(CollectorBase, ABC):
-    """Remote `workers` collect, and what they send is taken in by the learner's `worker`."""
+    """Remote `workers` collect, and the learner's `worker` stores what they send."""
 
     def __init__(self, worker: AgentWorker, workers: WorkerSet, num_parents: int = 1) -> None:
         super().__init__(worker, num_parents)
@@ -39,7 +40,7 @@ class RemoteCollector(CollectorBase, ABC):
         return tuple(record.report(restarts.get(index, 0)) for index, record in self._records.items())
 
     def set_num_workers(self, num_workers: int) -> None:
-        """Have so many workers collect from now on; what those that leave have collected is kept."""
+        """Set the number of workers; steps of those that leave are kept."""
         num_present = self._workers.num_workers
         check_num_workers(num_workers, num_present)
         for index in self._workers.add(num_workers - num_present) if num_workers > num_present else ():
@@ -68,7 +69,7 @@ class RemoteCollector(CollectorBase, ABC):
 
     @abstractmethod
     def _collect(self, version: Version) -> None:
-        """Have data collected with the newest weights, and take in those of one stage."""
+        """Collect with the newest weights, and store the data of one stage."""
 
     @abstractmethod
     def _let_go(self, index: int) -> None:

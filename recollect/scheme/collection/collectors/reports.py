@@ -1,4 +1,4 @@
-"""What is known of each collecting worker: its pace, how far it is behind, what it sent, how often it died."""
+"""Reports of collection workers: throughput, policy lag, bytes sent, restarts."""
 
 import time
 from collections import deque

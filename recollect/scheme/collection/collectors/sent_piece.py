@@ -1,4 +1,4 @@
-"""`SentPiece`: the steps that a worker saw in one go, on their way to the learner's storage."""
+"""`SentPiece`: a message of consecutive steps from a worker to the learner's storage."""
 
 import time
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from recollect.agent.storages.experience.store.outbox import Outbox
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import dump_schema
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import dump_schema
 from recollect.extras import import_extra
 from recollect.scheme.normaliser_sums import Statistics
 
@@ -19,7 +19,7 @@ _LEVEL: Final = 1
 
 @dataclass(frozen=True)
 class SentPiece:
-    """A piece of a worker's ring, and what is known of it.
+    """A piece of a worker's ring, with its metadata.
 
     Attributes
     ----------

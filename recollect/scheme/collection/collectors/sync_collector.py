@@ -1,4 +1,4 @@
-"""`SyncCollector`: workers that wait for each other, but not for ever."""
+"""`SyncCollector`: workers that wait for each other, with stragglers cut short."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from recollect.errors import StorageError, WorkerError
 from recollect.scheme.base import engine
-from recollect.scheme.base.worker_set import Call, WorkerSet
+from recollect.scheme.base.member import Call
+from recollect.scheme.base.worker_set import WorkerSet
 from recollect.scheme.collection.agent_worker import AgentWorker
 from recollect.scheme.collection.collectors.remote_collector import RemoteCollector
 from recollect.scheme.collection.collectors.sent_piece import SentPiece
@@ -22,13 +23,13 @@ _PLACES: Final = "workers"
 class SyncCollector(RemoteCollector):
     """All workers collect with the same weights, and the update stage waits for all of them.
 
-    Once a share `fraction_workers` has finished, the others are told to stop; each does so as soon as it has a
+    Once a share `fraction_workers` has finished, the others are signalled to stop; each does so as soon as it has a
     share `fraction_samples` of its steps. What they have is kept.
 
     Parameters
     ----------
     fraction_workers : float
-        Share of workers that must have finished before the others are told to stop.
+        Share of workers that must have finished before the others are signalled to stop.
     is_elastic : bool
         Whether all workers act as one, so that what is collected does not depend on how many there are.
     """
@@ -53,7 +54,7 @@ class SyncCollector(RemoteCollector):
 
     @contextmanager
     def beside(self, overlap: Overlap) -> Iterator[None]:
-        """Have workers collect for a stage while the block runs, and take in what they have after it."""
+        """Collect for a stage while the block runs, and store the steps after it."""
         version = self._begin_stage()
         self._call_all(version)
         try:
@@ -71,7 +72,7 @@ class SyncCollector(RemoteCollector):
         except WorkerError as error:
             return {GAP: str(error)}
         places: list[dict[str, Any]] = [
-            answer.value if answer.error is None else {GAP: engine.in_short(answer.error)} for answer in answers
+            answer.value if answer.error is None else {GAP: engine.one_line(answer.error)} for answer in answers
         ]
         return next((place for place in places if GAP in place), {_PLACES: places})
 
@@ -87,7 +88,7 @@ class SyncCollector(RemoteCollector):
         ]
         for answer in self._workers.wait_all(calls):
             if answer.error is not None:
-                raise StorageError(engine.in_short(answer.error))
+                raise StorageError(engine.one_line(answer.error))
 
     def _collect(self, version: Version) -> None:
         self._call_all(version)
@@ -100,10 +101,10 @@ class SyncCollector(RemoteCollector):
         self._pending |= {self._call_one(index, version) for index in self._workers.indices if index not in busy}
 
     def _call_one(self, index: int, version: Version) -> Call:
-        return self._call(index, version, [self._word], self._rows_of(index))
+        return self._call(index, version, [self._signal], self._rows_of(index))
 
     @property
-    def _word(self) -> str:
+    def _signal(self) -> str:
         """What tells workers to stop; of its own for every stage, so that one that comes too late stops no other."""
         return f"stop {self._num_stages}"
 
@@ -117,7 +118,7 @@ class SyncCollector(RemoteCollector):
     def _finish(self, version: Version) -> None:
         """Wait for the stage of all workers, and take it in."""
         num_enough = math.ceil(self._fraction_workers * self._workers.num_workers)
-        told: set[Call] = set()
+        signalled: set[Call] = set()
         while self._pending:
             for answer in self._workers.wait(self._pending):
                 self._pending.remove(answer.call)
@@ -126,13 +127,13 @@ class SyncCollector(RemoteCollector):
                 else:
                     self._pending.add(self._call_one(answer.call.worker, version))
             if len(self._pieces) >= num_enough:
-                for call in self._pending - told:
-                    self._workers.tell(call.worker, "hear", self._word)
-                told |= self._pending
+                for call in self._pending - signalled:
+                    self._workers.tell(call.worker, "signal", self._signal)
+                signalled |= self._pending
         # In the order of workers, so that a run does not depend on who is faster.
         for index in sorted(self._pieces):
             self._take_in(self._pieces.pop(index))
         self._inbox.add_episodes()
 
     def _let_go(self, index: int) -> None:
-        """Do nothing: between stages all that was collected has been taken in."""
+        """Do nothing: between stages everything that was collected is stored."""

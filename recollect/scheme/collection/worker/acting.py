@@ -16,10 +16,8 @@ from recollect.roles import (
     Algorithm,
     FollowsEpisodes,
     Observation,
-    RewardsNews,
     Sample,
     SavableEnvs,
-    SteppingEnvs,
     VectorEnvs,
 )
 from recollect.scheme.collection.worker.components import Components
@@ -83,7 +81,7 @@ class Acting:
         self._counts = counts
         self._device = components.device
         self._on_step = on_step
-        self._heard: set[str] = set()
+        self._signals: set[str] = set()
         self._has_joined = False
         self.num_steps_elsewhere = 0
         self._rows: Rows | None = None
@@ -105,9 +103,9 @@ class Acting:
         self.is_mid_step = False
 
     @property
-    def has_heard(self) -> bool:
-        """Whether any word came since the last steps were taken."""
-        return bool(self._heard)
+    def is_signalled(self) -> bool:
+        """Whether any signal came since the last steps were taken."""
+        return bool(self._signals)
 
     def state(self) -> dict[str, Any]:
         """Where the episodes in progress are; only why they cannot be resumed, if the environments cannot be saved."""
@@ -145,13 +143,13 @@ class Acting:
         if isinstance(actor, FollowsEpisodes):
             actor.load_episodes(state, self._components.envs_train.num_envs)
 
-    def hear(self, word: str) -> None:
-        """Take in a word from outside."""
-        self._heard.add(word)
+    def signal(self, name: str) -> None:
+        """Receive a signal."""
+        self._signals.add(name)
 
     def forget_leftovers(self) -> None:
-        """Forget words that came too late, and actions that were chosen and not taken."""
-        self._heard.clear()
+        """Forget signals that came too late, and actions that were chosen and not taken."""
+        self._signals.clear()
         self._chosen = None
 
     def follow_run(self, num_run_steps: int, rows: Rows | None = None) -> None:
@@ -178,16 +176,16 @@ class Acting:
             self._components.algo.num_acted += after - before
 
     def take_steps(self, into: StepSink, num_steps: int, listen_to: Collection[str], fraction: float) -> None:
-        """Take `num_steps` steps, or fewer if a word is heard after a fraction of them."""
+        """Take `num_steps` steps, or fewer if a signal comes after a fraction of them."""
         self._ends, self._num_taken = [], 0
         for number in range(num_steps):
-            if self._heard and number >= fraction * num_steps and self._heard.intersection(listen_to):
+            if self._signals and number >= fraction * num_steps and self._signals.intersection(listen_to):
                 break
             self.store(self.take_step(self._components.algo), into)
-        self._heard.clear()
+        self._signals.clear()
 
     def placed(self, episodes: Sequence[Episode]) -> tuple[list[Episode], list[int]]:
-        """Episodes that ended lately, and the number of each one's last step in the stage; 0 if it is not known.
+        """Episodes that ended recently, and the number of each one's last step in the stage; 0 if it is not known.
 
         Environments are numbered among those of all workers that act as one.
         """
@@ -204,7 +202,7 @@ class Acting:
         self.is_mid_step = True
         action, clipped_action, rhs, other = self._chosen or self._act(algo)
         self._chosen = None
-        step = cast(SteppingEnvs, self._components.envs_train).step(clipped_action)
+        step = self._components.envs_train.step(clipped_action)  # type: ignore[attr-defined]  # those that act step
         taken = TakenStep(self.latest_obs, self.rhs, self.done, action, clipped_action, other, step)
         self.latest_obs, self.rhs = step.obs, rhs
         self.done = self._none if step.is_plain else torch.from_numpy(step.begins.astype(np.float32)).to(self._device)
@@ -267,10 +265,10 @@ class Acting:
         if taken.other:
             stored = self._components.storage.storage_tensors
             sample |= {key: value for key, value in taken.other.items() if key in stored}
-        if hasattr(self._components.algo, "intrinsic_reward"):
-            intrinsic = cast(RewardsNews, self._components.algo).intrinsic_reward(step.next_obs)
-            if intrinsic is not None:
-                sample[keys.IREWARD] = intrinsic
+        rewarding = getattr(self._components.algo, "intrinsic_reward", None)
+        intrinsic = None if rewarding is None else rewarding(step.next_obs)
+        if intrinsic is not None:
+            sample[keys.IREWARD] = intrinsic
         if step.skip is not None:
             sample[keys.SKIP] = step.skip
         if not step.is_plain and step.cut.any():

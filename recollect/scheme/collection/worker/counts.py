@@ -1,10 +1,10 @@
-"""`Counts`: what was collected so far; counts of several collections put together, and dealt out again."""
+"""`Counts`: steps and episodes so far, merged over collections and split again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from recollect.records import as_count
+from recollect.files.records import as_count
 from recollect.scheme.collection.worker.episodes import EpisodeHistory, equal_shares
 
 NUM_STEPS: Final = "num_steps"
@@ -54,7 +54,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def share_state(state: Mapping[str, Any], num_shares: int) -> list[dict[str, Any]]:
-    """Deal what a state has counted out to so many collections."""
+    """Split the counts of a state among `num_shares` collections."""
     counts = {name: equal_shares(value, num_shares) for name, value in state.items() if isinstance(value, int)}
     episodes = EpisodeHistory.share(state[EPISODES], num_shares)
     return [

@@ -70,20 +70,20 @@ class DeferredCollection:
     def take(self) -> None:
         """Take the steps of the stage; nothing that updates read or write is touched."""
         for _ in range(self._policy.update_every):
-            if self._acting.has_heard:
+            if self._acting.is_signalled:
                 break
             self._taken.append(self._acting.take_step(self._policy))
 
     def stop(self) -> None:
         """Let a stage that is under way end with the present step; any thread may."""
-        self._acting.hear("stop")
+        self._acting.signal("stop")
 
     def store(self) -> None:
         """Store and count the steps that were taken."""
         self._components.algo.num_acted = self._policy.num_acted
-        taken, self._taken = self._taken, []
+        taken, self._taken, storage = self._taken, [], self._components.storage
         for each in taken:
-            self._acting.store(each, self._components.storage)
+            self._acting.store(each, storage)
         self._counts.iter += 1
 
     def _copied_policy(self, algo: Algorithm) -> Algorithm:

@@ -1,4 +1,4 @@
-"""What episodes brought: their returns and lengths, followed step by step."""
+"""Episode statistics: returns and lengths, followed step by step."""
 
 import math
 from collections import deque
@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from recollect.agent.envs.step import Step
+from recollect.files.records import as_count, as_number
 from recollect.keys import IS_SUCCESS
-from recollect.records import as_count, as_number
 
 NUM_RECENT_EPISODES: Final = 20
 _NUM_EPISODES: Final = "num_episodes"

@@ -1,4 +1,4 @@
-"""Evaluation: whole episodes without exploration, as many as were asked for, from every env its share."""
+"""Evaluation: a given number of whole episodes without exploration, an equal share from every env."""
 
 import logging
 import math
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 # The longest episodes of common tasks, Atari's, have at most 27,000 steps.
 _LONG_EPISODE: Final = 100_000
 # Failures of one env between two episodes that end; one that fails now and then has far fewer.
-_MOST_LOST: Final = 100
+_MAX_LOST: Final = 100
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ def evaluate(algo: Algorithm, actor: Actor, envs: SteppingEnvs, num_episodes: in
 
 def _check_ends(num_lost: np.ndarray) -> None:
     """Refuse envs that lose every episode to a failure: each time they are rebuilt, and would never be done."""
-    if num_lost.max() >= _MOST_LOST:
+    if num_lost.max() >= _MAX_LOST:
         raise EnvError(
-            f"env {int(num_lost.argmax())} of the evaluation failed in {_MOST_LOST} episodes, and none of its episodes "
+            f"env {int(num_lost.argmax())} of the evaluation failed in {_MAX_LOST} episodes, and none of its episodes "
             "ended in between; correct the env"
         )
 

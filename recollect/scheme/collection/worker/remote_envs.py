@@ -1,4 +1,4 @@
-"""`RemoteEnvs`: stands for train environments that other workers act in."""
+"""`RemoteEnvs`: a placeholder for train environments that other workers step."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -64,7 +64,7 @@ class RemoteEnvs:
         raise WorkerError("the train environments are in other workers; collect through the collection, not here")
 
     def reseed(self, number: int) -> None:
-        """Do nothing: the workers that have the environments are told."""
+        """Do nothing: the workers that have the environments do it."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""`Rows`: which of all environments of a collection are one worker's, so that several workers act as one."""
+"""`Rows`: one worker's share of a collection's environments, so that several workers act as one."""
 
 from typing import NamedTuple, TypeVar
 

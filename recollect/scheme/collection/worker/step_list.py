@@ -1,4 +1,4 @@
-"""`StepList`: takes steps as a storage does, and gives them back as arrays."""
+"""`StepList`: a storage-like list of steps that returns them as arrays."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,10 +7,10 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.actors.spaces import map_observation
-from recollect.agent.storages.experience.store.schema import to_numpy
+from recollect.agent.storages.experience.store.schema.planning import to_numpy
 
 # Keys that a step has only if there is something to say.
-_SELDOM: Final = (keys.SKIP, keys.CUT)
+_OPTIONAL_KEYS: Final = (keys.SKIP, keys.CUT)
 
 
 class StepList:
@@ -25,7 +25,7 @@ class StepList:
 
     def arrays(self) -> dict[str, Any]:
         """All steps, (nested) arrays `[time, num_envs, ...]` by key."""
-        seldom = {key for sample in self._samples for key in sample if key in _SELDOM}
+        seldom = {key for sample in self._samples for key in sample if key in _OPTIONAL_KEYS}
         for sample in self._samples:
             for key in seldom - sample.keys():
                 sample[key] = np.zeros(sample[keys.REWARD].shape, np.bool_)

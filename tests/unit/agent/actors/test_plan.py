@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from recollect.agent.actors import ActorPlan, OffPolicyActor
 from recollect.agent.actors.config import ActorConfig
-from recollect.agent.actors.networks.dense import EnsembleMLP
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
 from recollect.errors import ConfigError
 from tests.unit.agent.actors.actors import FLAT
 

@@ -21,7 +21,7 @@ from recollect.agent.envs.state import find_gap, read_state, write_state
 from recollect.agent.envs.state.attributes import class_name, names_of
 from recollect.agent.envs.state.values import pack, unpack
 from recollect.errors import StorageError
-from recollect.runs import state_files
+from recollect.runs.checkpointing import state_files
 
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 TEXT = ("Blackjack-v1", "FrozenLake-v1", "CliffWalking-v1", "Taxi-v4")
@@ -91,7 +91,7 @@ def check_resumes(make: Callable[[], gym.Env[Any, Any]], folder: Path, num_befor
     run(first, random_actions(first, num_before, 5))
     second.reset(seed=4)
     run(second, random_actions(second, 7, 6))
-    for name, content in state_files.dump_state("env", read_state(first)).items():
+    for name, content in state_files.CapturedState.of(read_state(first)).dump("env").items():
         (folder / name).write_bytes(content)
     write_state(second, state_files.read_state(folder, "env"))
     actions = random_actions(first, num_after, 8)

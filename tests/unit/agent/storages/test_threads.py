@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S
 NUM_ENVS = 2
 PIECE = 5
 DURATION_S = 0.7
-FEWEST_ROUNDS = 5
+MIN_ROUNDS = 5
 # Every seventh step ends its episode, so that windows and tails are met all the time.
 EPISODE = 7
 
@@ -118,7 +118,7 @@ class Workers:
             thread.start()
         start = time.monotonic()
         while not self.errors and time.monotonic() < start + PATIENCE_S:
-            has_rounds = all(self.num_rounds.get(name, 0) >= FEWEST_ROUNDS for name in jobs)
+            has_rounds = all(self.num_rounds.get(name, 0) >= MIN_ROUNDS for name in jobs)
             if has_rounds and time.monotonic() > start + duration_s:
                 break
             time.sleep(0.01)
@@ -161,7 +161,7 @@ def test_rows_are_consistent_while_another_thread_writes(variant: str) -> None:
 
     workers = Workers()
     workers.run(DURATION_S, {"writer": write, "reader": read, "other reader": read})
-    assert min(workers.num_rounds[name] for name in ("writer", "reader", "other reader")) >= FEWEST_ROUNDS
+    assert min(workers.num_rounds[name] for name in ("writer", "reader", "other reader")) >= MIN_ROUNDS
     assert memory.num_cuts == 0
 
 

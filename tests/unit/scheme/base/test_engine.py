@@ -60,7 +60,7 @@ class TaskError(Exception):
     ],
 )
 def test_errors_in_short(error: Exception, expected: str) -> None:
-    assert engine.in_short(error) == expected
+    assert engine.one_line(error) == expected
 
 
 def test_the_cause_is_what_the_worker_raised() -> None:

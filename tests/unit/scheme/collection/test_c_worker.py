@@ -189,14 +189,14 @@ def test_data_are_handed_over_where_they_are_wanted(data_to_cpu: bool, expected:
 @pytest.mark.parametrize(("fraction", "expected"), [(1.0, 10), (0.55, 6), (0.0, 0)])
 def test_a_word_ends_collection_once_enough_is_there(fraction: float, expected: int) -> None:
     worker = make_worker(fraction_samples=fraction)
-    worker.hear("stop")
+    worker.signal("stop")
     worker.collect_train_data(10, listen_to=["stop"])
     assert len(worker.storage) == expected
 
 
 def test_words_that_nobody_listens_to_change_nothing_and_are_forgotten() -> None:
     worker = make_worker(fraction_samples=0.5)
-    worker.hear("stop")
+    worker.signal("stop")
     worker.collect_train_data(4, listen_to=["other"])
     worker.collect_train_data(4, listen_to=["stop"])
     assert len(worker.storage) == 8

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from recollect.scheme.base.commands import Command
-from recollect.scheme.base.worker_set import Answer, Call
+from recollect.scheme.base.member import Answer, Call
 from recollect.scheme.gradients.g_worker import GWorker
 
 

@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.scheme.gradients.g_worker_set import remove_left_journals
 
-LOCK = "import os, sys; from pathlib import Path; from recollect.lock import FolderLock; lock = FolderLock(Path({!r}))"
+LOCK = (
+    "import os, sys; from pathlib import Path; from recollect.files.lock import FolderLock; "
+    "lock = FolderLock(Path({!r}))"
+)
 WAIT = "print('held', flush=True); sys.stdin.read()"
 
 

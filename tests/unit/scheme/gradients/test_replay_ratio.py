@@ -9,7 +9,8 @@ import torch
 from recollect.scheme.base.commands import SetAlgorithmParameter
 from recollect.scheme.gradients import remote_source
 from recollect.scheme.gradients.async_source import AsyncGradientSource
-from recollect.scheme.gradients.g_worker import GWorker, ResumePoint
+from recollect.scheme.gradients.g_worker import GWorker
+from recollect.scheme.gradients.status import ResumePoint
 from recollect.scheme.gradients.sync_source import SyncGradientSource
 from recollect.scheme.updates.all_reduce import PeerWorker
 from recollect.scheme.updates.u_worker import UWorker

@@ -23,7 +23,7 @@ def make_status(returns: list[float], num_steps: int, num_stored: int = 5) -> Gr
 
 def test_numbers_are_added() -> None:
     merged = merge([make_status([1.0], 10), make_status([3.0, 5.0], 30, 6)])
-    assert (merged.num_steps, merged.num_stored, merged.num_most, merged.num_bytes) == (40, 11, 100, 14)
+    assert (merged.num_steps, merged.num_stored, merged.capacity, merged.num_bytes) == (40, 11, 100, 14)
     assert merged.num_env_failures == 2
     assert merged.reports == (10, 30)
     assert merged.collection["num_steps_lost"] == 2

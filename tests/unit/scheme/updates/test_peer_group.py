@@ -10,13 +10,13 @@ import torch
 import torch.distributed as dist
 
 from recollect.scheme.base.engine import LOOPBACK
-from recollect.scheme.updates.peer_group import Meeting, PeerGroup, PeerLostError, open_meeting
+from recollect.scheme.updates.peer_group import PeerGroup, PeerLostError, Rendezvous, open_rendezvous
 from tests.waiting import PATIENCE_S
 
 CPU = torch.device("cpu")
 
 
-def take_part(meeting: Meeting, rank: int, num_sums: int, results: Any) -> None:
+def take_part(meeting: Rendezvous, rank: int, num_sums: int, results: Any) -> None:
     torch.set_num_threads(1)
     results.put((rank, "is there"))
     group = PeerGroup(meeting, rank, timeout_s=PATIENCE_S, device=CPU)
@@ -30,7 +30,7 @@ def context() -> Any:
 
 
 def test_peers_sum_until_one_is_lost(context: Any) -> None:
-    meeting, store = open_meeting(LOOPBACK, 2)
+    meeting, store = open_rendezvous(LOOPBACK, 2)
     results = context.Queue()
     peer = context.Process(target=take_part, args=(meeting, 1, 2, results), daemon=True)
     peer.start()
@@ -48,12 +48,12 @@ def test_peers_sum_until_one_is_lost(context: Any) -> None:
 
 
 def test_a_group_of_one_needs_nobody() -> None:
-    meeting, store = open_meeting(LOOPBACK, 1)
+    meeting, store = open_rendezvous(LOOPBACK, 1)
     for _ in range(2):
         group = PeerGroup(meeting, 0, timeout_s=10, device=CPU, store=store)
         assert group.sum(torch.tensor([1.0, 2.0], dtype=torch.float64)).tolist() == [1.0, 2.0]
         group.leave()
-        meeting, store = open_meeting(LOOPBACK, 1)
+        meeting, store = open_rendezvous(LOOPBACK, 1)
 
 
 @pytest.mark.parametrize("chosen", [None, "eth7"])
@@ -68,7 +68,7 @@ def test_the_way_back_to_this_machine_is_taken_only_where_all_peers_are_on_it(
         dist, "init_process_group", lambda *args, **options: found.append(os.environ.get("GLOO_SOCKET_IFNAME"))
     )
     for host in (LOOPBACK, "10.0.0.1"):
-        PeerGroup(Meeting(host, 0, 1), 0, timeout_s=60, device=CPU, store=Everybody())
+        PeerGroup(Rendezvous(host, 0, 1), 0, timeout_s=60, device=CPU, store=Everybody())
     assert found == ([chosen, chosen] if chosen else ["lo", None])
 
 
@@ -81,7 +81,7 @@ class Everybody:
 
 
 def test_a_meeting_listens_on_the_address_of_its_host_alone() -> None:
-    meeting, store = open_meeting("127.0.0.2", 1)
+    meeting, store = open_rendezvous("127.0.0.2", 1)
     store.set("key", "value")
     with socket.create_connection((meeting.host, meeting.port), timeout=5):
         pass

@@ -7,7 +7,7 @@ import pytest
 from recollect.errors import WorkerError
 from recollect.scheme.gradients.status import GradientStatus
 from recollect.scheme.updates.all_reduce import StageReport
-from recollect.scheme.updates.peer_group import Meeting
+from recollect.scheme.updates.peer_group import Rendezvous
 from recollect.scheme.updates.peers import PeerGradientSource
 from recollect.scheme.weights import read_state
 from tests.schemes import make_scheme
@@ -39,10 +39,10 @@ class Peer:
     def node_address(self) -> str:
         return "10.0.0.1"
 
-    def open_meeting(self, host: str, num_peers: int) -> Meeting:
-        return Meeting(host, 1, num_peers)
+    def open_rendezvous(self, host: str, num_peers: int) -> Rendezvous:
+        return Rendezvous(host, 1, num_peers)
 
-    def join(self, meeting: Meeting, rank: int, timeout_s: float) -> str | None:
+    def join(self, meeting: Rendezvous, rank: int, timeout_s: float) -> str | None:
         self.num_joined += 1
         return self.reasons.pop(0) if self.reasons else None
 

@@ -316,7 +316,7 @@ def append(header, carried, steps, flags, sources, span):
 def read_outcomes(rewards, terminated, truncated, columns):
     """Write rewards, ends and terminations [num_envs] into float32 `columns` [3, num_envs, 1]; returns if one ended.
 
-    NumPy takes 10 µs for the same: it looks at the processor's floating-point flags around each cast.
+    NumPy takes 10 µs for the same: it reads the processor's floating-point flags around each cast.
     """
     has_ended = False
     for env in range(len(rewards)):

@@ -37,7 +37,7 @@ from recollect.agent.storages.experience.kernels.stack_kernels import gather_sta
 _BLOCK = 4
 _AHEAD = 12
 # Bytes of a window that are asked for; the processor follows longer ones by itself.
-_MOST_BYTES_AHEAD = 640
+_MAX_BYTES_AHEAD = 640
 
 _i64 = nb.int64[::1]
 
@@ -184,7 +184,7 @@ def gather(header, columns, targets, ids, limits, gamma):
     """
     ring, batch = words_of(header), len(ids)
     places = np.empty((layout.P_NUM_WORDS, batch), np.int64)
-    num_bytes = min((limits[0] + 1) * ring[layout.H_ROW_BYTES], _MOST_BYTES_AHEAD)
+    num_bytes = min((limits[0] + 1) * ring[layout.H_ROW_BYTES], _MAX_BYTES_AHEAD)
     _ask_for(ring, ids, places, 0, min(_AHEAD, batch), num_bytes)
     for begin in range(0, batch, _BLOCK):
         end = min(begin + _BLOCK, batch)

@@ -209,14 +209,14 @@ def _read_window(header, field, limit, step, row, goal, steps_at, total):
     nb.int64(_i64, _table, _table, nb.int64, nb.int64, nb.int64, _i64, _i64, nb.float64[:, ::1], _i64, _table, _i64),
     **KERNEL,
 )
-def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uniforms, anywhere, windows, steps):
+def relabel(header, ends, cursors, strategy, length, max_steps, field, ids, uniforms, anywhere, windows, steps):
     """Choose windows of a batch and goals for them, list their steps, read the goals and what the steps achieved.
 
     Parameters
     ----------
     ends, cursors
         The index of ended streams.
-    strategy, length, most_steps : int
+    strategy, length, max_steps : int
         Where goals come from, rows of a sequence, most steps of a window.
     field : int64 [G_NUM_WORDS]
         Where achieved goals are stored, and where to write each window's goal `[rows, ...]`, what each
@@ -252,7 +252,7 @@ def relabel(header, ends, cursors, strategy, length, most_steps, field, ids, uni
         goal = place[G_GOALS] + row * place[G_BYTES]
         if place[G_BYTES] > 0:
             copy_field(goal, _next_field(ring, place, rows[1, row], goals[row] >> layout.ID_SHIFT), place[G_BYTES])
-        used[row] = _read_window(ring, place, most_steps, starts[row], rows[0, row], goal, steps.ctypes.data, total)
+        used[row] = _read_window(ring, place, max_steps, starts[row], rows[0, row], goal, steps.ctypes.data, total)
         total += used[row]
     return total
 

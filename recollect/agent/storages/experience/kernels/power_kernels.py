@@ -27,7 +27,7 @@ _ROUNDER = 6755399441055744.0
 _ROUNDER_BITS = 0x4338000000000000
 _LOG_2 = math.log(2.0)
 # Results stay between these powers of two, so that sums and ratios of them are normal numbers too.
-_LEAST_EXPONENT, _MOST_EXPONENT = -480.0, 480.0
+_MIN_EXPONENT, _MAX_EXPONENT = -480.0, 480.0
 # Series of log2((1 + s) / (1 - s)) / s in s * s, and of exp, highest terms first.
 _LOG_SERIES = tuple(2.0 / _LOG_2 / (2 * index + 1) for index in range(10, -1, -1))
 _EXP_SERIES = tuple(1.0 / math.factorial(index) for index in range(12, -1, -1))
@@ -62,7 +62,7 @@ def _log2(number):
 
 @nb.njit(**_ARITHMETIC, forceinline=True)
 def _exp2(number):
-    number = min(max(number, _LEAST_EXPONENT), _MOST_EXPONENT)
+    number = min(max(number, _MIN_EXPONENT), _MAX_EXPONENT)
     shifted = number + _ROUNDER
     rest = (number - (shifted - _ROUNDER)) * _LOG_2
     series = 0.0

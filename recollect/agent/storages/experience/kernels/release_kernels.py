@@ -1,4 +1,4 @@
-"""Kernels that free what a lane ring no longer hands out: evicted steps and their side-table records."""
+"""Kernels that free evicted steps of a lane ring and their side-table records."""
 
 import numba as nb
 import numpy as np

@@ -8,7 +8,7 @@ from recollect.agent.storages.experience.kernels.pointers import copy_bytes, loa
 from recollect.agent.storages.experience.kernels.ring_layout import HELPER, INLINED, age_of, field_at, frame_at, row_at
 
 # Stacks of a batch that take more bytes than this leave the caches before anyone reads them.
-_MOST_BYTES_CACHED = 1 << 22
+_MAX_BYTES_CACHED = 1 << 22
 
 
 @nb.njit(**INLINED)
@@ -71,7 +71,7 @@ def gather_stacks(header, column, target, ids, places, begin, end):
     """
     kind, num_bytes, depth = column[layout.O_KIND], column[layout.O_BYTES], column[layout.O_DEPTH]
     frame_bytes = num_bytes // depth
-    is_large = len(ids) * num_bytes > _MOST_BYTES_CACHED
+    is_large = len(ids) * num_bytes > _MAX_BYTES_CACHED
     for item in range(begin, end):
         lane, number = ids[item] >> layout.ID_SHIFT, ids[item] & layout.ID_MASK
         tail = places[layout.P_TAIL, item]

@@ -34,14 +34,14 @@ from recollect.agent.storages.experience.persistence.snapshot_content import (
     cut_slots,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.disk import append_file, read_file, remove_file
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import append_file, read_file, remove_file
+from recollect.files.records import PARSE_ERRORS
 
-# Entries are put together once there is as much of them as of the chunk that a snapshot writes again.
-_MOST_BYTES: Final = 1 << 23
+# Entries are merged once they hold as much as the chunk that a snapshot writes again.
+_MAX_BYTES: Final = 1 << 23
 _ENTRIES: Final = "entries"
 _SNAPSHOT: Final = "snapshot"
 # Length and checksum of the entry that follows.
@@ -55,7 +55,7 @@ _NO_END: Final = 1 << 62
 
 
 @dataclass
-class _Noted:
+class _Progress:
     """How far a store had got when it was last written."""
 
     ring: ref[LaneRing]
@@ -64,7 +64,7 @@ class _Noted:
     table: np.ndarray
     num_bytes: int = 0
 
-    def leads_to(self, store: ExperienceStore) -> bool:
+    def precedes(self, store: ExperienceStore) -> bool:
         """Whether nothing but new steps came since: the lanes are the same, and continue."""
         ring = store.ring
         return (
@@ -86,7 +86,7 @@ class Journal:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path = Path(folder) / _ENTRIES
         self._snapshot = Snapshot(Path(folder) / _SNAPSHOT)
-        self._noted: _Noted | None = None
+        self._noted: _Progress | None = None
         self._token = ""
 
     @property
@@ -106,7 +106,7 @@ class Journal:
         """
         with store.lock:
             noted = self._noted
-            if noted is None or noted.num_bytes > _MOST_BYTES or not noted.leads_to(store):
+            if noted is None or noted.num_bytes > _MAX_BYTES or not noted.precedes(store):
                 self._begin(store, extras)
                 return
             entry = _entry(self._token, store, extras, noted)
@@ -130,7 +130,7 @@ class Journal:
         remove_file(self._path)
         self._token = self._snapshot.manifest().token
         ring = store.ring
-        self._noted = _Noted(ref(ring), *_standing_of(ring), store.starts.table.copy())
+        self._noted = _Progress(ref(ring), *_standing_of(ring), store.starts.table.copy())
 
 
 def _standing_of(ring: LaneRing) -> tuple[np.ndarray, np.ndarray]:
@@ -138,13 +138,13 @@ def _standing_of(ring: LaneRing) -> tuple[np.ndarray, np.ndarray]:
     return ring.heads.copy(), ring.are_broken(np.arange(ring.num_lanes), ring.heads)
 
 
-def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Noted) -> bytes:
+def _entry(token: str, store: ExperienceStore, extras: Extras, noted: _Progress) -> bytes:
     """The steps since `noted` and how the store stands, as bytes."""
     ring, starts = store.ring, store.starts
     arrays: dict[str, np.ndarray] = {}
     heads, are_broken = _standing_of(ring)
-    has_news = ((heads > noted.heads) | (are_broken != noted.are_broken)).reshape(-1, store.num_envs).any(1)
-    for lane in (np.flatnonzero(has_news) * store.num_envs).tolist():
+    has_new = ((heads > noted.heads) | (are_broken != noted.are_broken)).reshape(-1, store.num_envs).any(1)
+    for lane in (np.flatnonzero(has_new) * store.num_envs).tolist():
         lanes = slice(lane, lane + store.num_envs)
         piece = RingPiece.cut_from(ring, lane, np.maximum(ring.lows, noted.heads)[lanes], ring.heads[lanes])
         arrays[f"{_PIECES}{lane // store.num_envs}"] = piece.data

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.ring_builder import SequenceShape
-from recollect.agent.storages.experience.store.schema import Schema
-from recollect.agent.storages.experience.store.schema_text import dump_schema, load_schema
+from recollect.agent.storages.experience.store.ring.ring_builder import SequenceShape
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import dump_schema, load_schema
 from recollect.agent.storages.experience.store.sources import StoreState
-from recollect.disk import Seal
 from recollect.errors import StorageError
-from recollect.records import PARSE_ERRORS, as_whole, dump_record, read_record
+from recollect.files.disk import Seal
+from recollect.files.records import PARSE_ERRORS, as_whole, dump_record, read_record
 
 VERSION: Final = 3
 KIND: Final = "snapshot's manifest"
 HEADS: Final = "heads"
 FIRSTS: Final = "firsts"
 # Numbers of steps that ids hold, and counts that int64 holds.
-MOST_STEPS: Final = layout.ID_MASK >> 1
-_MOST: Final = 1 << 62
-_MOST_LANES: Final = 1 << 20
+MAX_STEPS: Final = layout.ID_MASK >> 1
+_MAX: Final = 1 << 62
+_MAX_LANES: Final = 1 << 20
 OWN_FILES: Final = re.compile(r"[0-9a-f]{32}-[a-z0-9-]+\.(piece|safetensors)")
 
 
@@ -94,19 +94,19 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _load(content: dict[str, Any]) -> Manifest:
-    num_envs = as_whole(content["num_envs"], 1, _MOST_LANES)
+    num_envs = as_whole(content["num_envs"], 1, _MAX_LANES)
     standing = load_standing(content, num_envs)
     num_groups = len(standing["cursors"][HEADS]) // num_envs
-    seals = {_as_file(file): Seal(as_whole(size, 0, _MOST), str(sha)) for file, (size, sha) in content["seals"].items()}
+    seals = {_as_file(file): Seal(as_whole(size, 0, _MAX), str(sha)) for file, (size, sha) in content["seals"].items()}
     chunks = [
-        Chunk(as_whole(each["group"], 0, num_groups - 1), as_whole(each["end"], 0, _MOST), *_final(each, seals))
+        Chunk(as_whole(each["group"], 0, num_groups - 1), as_whole(each["end"], 0, _MAX), *_final(each, seals))
         for each in content["chunks"]
     ]
     shape = content["sequence"]
     return Manifest(
         token=str(content["token"]),
         num_envs=num_envs,
-        sequence=None if shape is None else SequenceShape(*(as_whole(number, 0, MOST_STEPS) for number in shape)),
+        sequence=None if shape is None else SequenceShape(*(as_whole(number, 0, MAX_STEPS) for number in shape)),
         schema=load_schema(content["schema"]),
         arrays=_known(content["arrays"], seals),
         chunks=chunks,
@@ -117,17 +117,17 @@ def _load(content: dict[str, Any]) -> Manifest:
 
 def load_standing(content: Mapping[str, Any], num_envs: int) -> dict[str, Any]:
     """The entries of a manifest that say how far a store has got, checked; others are left out."""
-    heads = [as_whole(number, 0, MOST_STEPS) for number in content["cursors"][HEADS]]
-    firsts = [as_whole(number, 0, MOST_STEPS) for number in content["cursors"][FIRSTS]]
-    if not heads or len(heads) % num_envs or len(heads) != len(firsts) or len(heads) > _MOST_LANES:
+    heads = [as_whole(number, 0, MAX_STEPS) for number in content["cursors"][HEADS]]
+    firsts = [as_whole(number, 0, MAX_STEPS) for number in content["cursors"][FIRSTS]]
+    if not heads or len(heads) % num_envs or len(heads) != len(firsts) or len(heads) > _MAX_LANES:
         raise ValueError(f"{len(heads)} and {len(firsts)} cursors are not those of sources with {num_envs} envs")
     if any(first > head for first, head in zip(firsts, heads, strict=True)):
         raise ValueError("a lane begins behind its end")
     return {
         "cursors": {HEADS: heads, FIRSTS: firsts},
         "store": _load_store(content["store"], num_envs, heads),
-        "num_cuts": as_whole(content["num_cuts"], 0, _MOST),
-        "num_ends": as_whole(content["num_ends"], 0, _MOST),
+        "num_cuts": as_whole(content["num_cuts"], 0, _MAX),
+        "num_ends": as_whole(content["num_ends"], 0, _MAX),
         "state": {**content["state"]},
     }
 
@@ -141,7 +141,7 @@ def dump_store(state: StoreState) -> dict[str, Any]:
 def _load_store(content: Mapping[str, Any], num_envs: int, heads: list[int]) -> StoreState:
     """Who feeds a store, from what `dump_store` made of it."""
     sources = tuple(
-        (_load_source(source), lane, tuple(as_whole(number, 0, MOST_STEPS) for number in received))
+        (_load_source(source), lane, tuple(as_whole(number, 0, MAX_STEPS) for number in received))
         for source, lane, received in content["sources"]
     )
     vacant = tuple(content["vacant_lanes"])

@@ -39,11 +39,11 @@ from recollect.agent.storages.experience.persistence.snapshot_files import (
     remove_unused,
 )
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.disk import Seal, has_seal, make_folder, read_sealed
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.errors import RecollectError, StorageError
-from recollect.records import PARSE_ERRORS
+from recollect.files.disk import Seal, has_seal, make_folder, read_sealed
+from recollect.files.records import PARSE_ERRORS
 
 # A chunk that is still growing is written again each time: small enough for that, large enough to be few.
 _CHUNK_BYTES: Final = 1 << 23

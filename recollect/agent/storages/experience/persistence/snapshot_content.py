@@ -1,4 +1,4 @@
-"""What a snapshot, or an entry of a journal, holds of a ring: cut out of one, put together in another."""
+"""The content of a snapshot or of a journal's entry: cut out of one ring, and restored into another."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.persistence.manifest import MOST_STEPS
-from recollect.agent.storages.experience.store.lane_ring import LaneRing, ids_of
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.persistence.manifest import MAX_STEPS
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing, ids_of
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 from recollect.agent.storages.experience.store.sources import join
 from recollect.errors import StorageError
 
@@ -105,7 +105,7 @@ def put_slots(ring: LaneRing, contents: Iterable[Content]) -> dict[str, np.ndarr
     for begins, ends, values_by_name in (content.slots for content in contents):
         if not begins.shape == ends.shape == ring.heads.shape or not {begins.dtype, ends.dtype} == {np.dtype(np.int64)}:
             raise StorageError("what is kept beside the steps is not that of their lanes")
-        if (begins < 0).any() or (begins > ends).any() or (ends > MOST_STEPS).any():
+        if (begins < 0).any() or (begins > ends).any() or (ends > MAX_STEPS).any():
             raise StorageError("what is kept beside the steps is of steps that cannot be")
         for name, values in values_by_name.items():
             if values.shape != ((ends - begins).sum(),):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from recollect.agent.storages.experience.persistence.manifest import OWN_FILES, Manifest, read_manifest
-from recollect.disk import PARTIAL, Content, Seal, check_sealed, remove_file, sync_folder, write_file
 from recollect.errors import StorageError
+from recollect.files.disk import PARTIAL, Content, Seal, check_sealed, remove_file, sync_folder, write_file
 
 _MANIFESTS: Final = re.compile(r"manifest(-[A-Za-z0-9-]+)?\.json")
 

@@ -1,4 +1,4 @@
-"""`Hindsight`: which sampled steps get a new goal, which one, and what they are worth then.
+"""`Hindsight`: which sampled steps get a new goal, which goal, and the reward for it.
 
 Nothing is stored for it but the numbers of the steps that end a stream: goals are read from the
 store, and rows are rewritten in the batch.
@@ -11,7 +11,7 @@ import numpy as np
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
 from recollect.agent.storages.experience.sampling.relabelling import FunctionRewriter, GoalRewriter, Relabelled, Windows
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 
 Strategy = Literal["future", "final", "episode", "random"]
 
@@ -89,7 +89,7 @@ class Hindsight:
         store: ExperienceStore,
         ids: np.ndarray,
         length: int,
-        most_steps: int,
+        max_steps: int,
         gamma: float,
         rng: np.random.Generator,
     ) -> tuple[Relabelled, np.ndarray]:
@@ -98,22 +98,22 @@ class Hindsight:
         Returns what to write into the batch, and the sequences that were chosen, int64 [count].
         """
         index = self.follow(store.ring)
-        if most_steps > _LONG_WINDOW:
+        if max_steps > _LONG_WINDOW:
             # To a power of two, so that working space is kept from batch to batch.
-            most_steps = min(most_steps, 1 << index.longest(store.ring).bit_length())
+            max_steps = min(max_steps, 1 << index.longest(store.ring).bit_length())
         count = self.num_chosen(len(ids) // length) * length
         uniforms = rng.random((2, count))
         anywhere = store.access.draw_steps(uniforms[1]) if self.strategy == "random" else ids
         windows = np.empty((kernels.N_NUM_WORDS, count), np.int64)
-        steps = np.empty(count * most_steps, np.int64)
+        steps = np.empty(count * max_steps, np.int64)
         num_steps = kernels.relabel(
             store.ring.header,
             index.ends,
             index.cursors,
             _CODES[self.strategy],
             length,
-            most_steps,
-            self.rewriter.field(count, most_steps),
+            max_steps,
+            self.rewriter.field(count, max_steps),
             ids,
             uniforms,
             anywhere,

@@ -1,4 +1,4 @@
-"""The columns of a batch: what each is called, and what the gather kernel fills it with."""
+"""The columns of a batch: their names, and how the gather kernel fills them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import gather_kernels
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.tensor_pool import MakeTensor, TensorPool, host_tensor
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import DTYPE_CODES, FLAG_BYTES, KeyPath, Place, next_path
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, FLAG_BYTES, KeyPath, Place, next_path
 from recollect.roles import Observation
 
 # A column of a batch is named by its key, a nested one by its path of keys.

@@ -1,4 +1,4 @@
-"""`Prefetcher`: results made ahead of time by threads, taken in the order they were asked for."""
+"""`Prefetcher`: results computed ahead of time by threads, returned in the order of the requests."""
 
 import os
 from collections import deque
@@ -18,7 +18,7 @@ class _Started(Generic[T]):
         self._future: Future[T] | None = executor.submit(job)
 
     def lose(self) -> None:
-        """Forget the thread, which did not come with a fork; its lock may be held for ever."""
+        """Forget the thread, which did not come with a fork; its lock may never be released."""
         self._future = None
 
     def finish(self) -> Future[T]:

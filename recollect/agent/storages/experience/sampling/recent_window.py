@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from recollect.records import MOST_COUNTED, as_count, as_number, as_whole
+from recollect.files.records import MAX_COUNTED, as_count, as_number, as_whole
 
 # The paper's scale of k / K, and K before the first span of updates is over.
 _SCALE: Final = 1000.0
@@ -77,7 +77,7 @@ class RecentWindow:
     def load_state(self, state: dict[str, Any], ratio: float | None) -> None:
         """Resume from `state`; with another `initial_eta` than it had, eta is adapted to `ratio` instead."""
         drawn, num_ends = as_count(state["drawn"]), as_count(state["num_ends"])
-        span, eta = as_whole(state["span"], 1, MOST_COUNTED), as_number(state["eta"], 0.0, 1.0)
+        span, eta = as_whole(state["span"], 1, MAX_COUNTED), as_number(state["eta"], 0.0, 1.0)
         self._drawn, self._span, self._num_ends = drawn, span, num_ends
         if state["initial_eta"] == self.initial_eta:
             self.eta = eta

@@ -1,4 +1,4 @@
-"""How rows of a batch are rewritten towards other goals: by the environment's functions, or by the user's."""
+"""Relabelling of rows with other goals, by the environment's functions or by the user's."""
 
 import dis
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,9 @@ from recollect import keys
 from recollect.agent.storages.experience.kernels import hindsight_kernels as kernels
 from recollect.agent.storages.experience.sampling.outputs import Name, OutputPlan, map_arrays, name_of, nest
 from recollect.agent.storages.experience.store.experience_store import ONE_STEP
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import DTYPE_CODES, KeyPath, Leaf, to_numpy, walk
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf
 from recollect.errors import SchemaError
 from recollect.roles import Observation
 
@@ -109,9 +110,9 @@ class _GoalArrays:
     anybody refers to them: fresh arrays and their addresses cost more than the goals' copies.
     """
 
-    def __init__(self, leaf: Leaf, num_rows: int, most_steps: int) -> None:
-        num_steps = num_rows * most_steps
-        self.size = (num_rows, most_steps)
+    def __init__(self, leaf: Leaf, num_rows: int, max_steps: int) -> None:
+        num_steps = num_rows * max_steps
+        self.size = (num_rows, max_steps)
         self._array = np.empty((num_rows + 2 * num_steps, *leaf.shape), leaf.dtype)
         self._begins = (num_rows, num_rows + num_steps)
         goals = self._array.ctypes.data
@@ -206,10 +207,10 @@ class GoalRewriter:
             place.tail_offset,
         )
 
-    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+    def field(self, num_rows: int, max_steps: int) -> np.ndarray:
         """What the kernel reads: achieved goals, into arrays that nobody refers to."""
-        if self._arrays.size != (num_rows, most_steps) or not self._arrays.is_free():
-            self._arrays = _GoalArrays(self._leaf, num_rows, most_steps)
+        if self._arrays.size != (num_rows, max_steps) or not self._arrays.is_free():
+            self._arrays = _GoalArrays(self._leaf, num_rows, max_steps)
             self._field[kernels.G_GOALS :] = self._arrays.addresses
         return self._field
 
@@ -237,7 +238,7 @@ class FunctionRewriter:
         """Read from another ring."""
         self._plan = OutputPlan(ring)
 
-    def field(self, num_rows: int, most_steps: int) -> np.ndarray:
+    def field(self, num_rows: int, max_steps: int) -> np.ndarray:
         """What the kernel reads: nothing."""
         return np.zeros(kernels.G_NUM_WORDS, np.int64)
 

@@ -1,4 +1,4 @@
-"""Which steps a batch's rows start at: every step, or every stride-th one as the start of a sequence.
+"""Valid starts of a batch's rows: every step, or every stride-th one as the start of a sequence.
 
 Each step is stored once; overlapping sequences are a stride at read time. Hidden states are kept only
 where a sequence starts.
@@ -11,8 +11,8 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages.experience.kernels import ring_layout as layout
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.schema import KeyPath, Leaf
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 
 

@@ -1,4 +1,4 @@
-"""`Staging`: the way of batches to an accelerator, beside what it computes.
+"""`Staging`: copies batches to an accelerator while it computes.
 
 There was no accelerator to run this on: it is tested with stand-ins for devices and streams.
 """

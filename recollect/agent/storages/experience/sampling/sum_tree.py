@@ -7,7 +7,7 @@ from recollect.agent.storages.experience.kernels import priority_kernels, tree_k
 from recollect.agent.storages.experience.kernels import ring_layout as layout
 from recollect.agent.storages.experience.sampling.sequences import Starts
 from recollect.agent.storages.experience.store.allocator import anonymous
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.errors import SchemaError
 
 
@@ -43,8 +43,8 @@ class SumTree:
         self._seen = np.stack([ring.firsts, ring.heads])
         self._offsets = _level_offsets(num_leaves)
         # A lane's newest starts are two ranges at most, each covered by at most 7 nodes at either end of a level.
-        most_nodes = ring.num_lanes * 2 * 2 * (tree_kernels.FANOUT - 1) * len(self._offsets)
-        self._cover = (np.empty((2, most_nodes), np.int64), np.empty(most_nodes))
+        max_nodes = ring.num_lanes * 2 * 2 * (tree_kernels.FANOUT - 1) * len(self._offsets)
+        self._cover = (np.empty((2, max_nodes), np.int64), np.empty(max_nodes))
         self.rescale(alpha, epsilon)
 
     @property

@@ -1,4 +1,4 @@
-"""What a batch is gathered into: tensors that nobody refers to any more, or fresh ones."""
+"""The tensors that batches are gathered into: reused once nobody refers to them, else new."""
 
 from collections.abc import Callable
 from sys import getrefcount
@@ -24,7 +24,7 @@ def host_tensor(shape: tuple[int, ...], dtype: np.dtype) -> torch.Tensor:
 
 
 class _Watched(NamedTuple):
-    """A tensor, and what is known of it while nobody else refers to it."""
+    """A tensor of the pool, and its properties while nobody else refers to it."""
 
     tensor: Any
     address: int

@@ -1,4 +1,4 @@
-"""Where a store's bytes live: RAM, shared memory or a memory-mapped file."""
+"""The memory of a store: RAM, shared memory or a memory-mapped file."""
 
 import logging
 import mmap
@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 
 from recollect.errors import ConfigError, InUseError, RecollectWarning, StorageError
-from recollect.lock import FolderLock
+from recollect.files.lock import FolderLock
 from recollect.units import human_bytes
 
 Backing = Literal["ram", "shared", "file"]
@@ -87,7 +87,7 @@ class Need(NamedTuple):
 
 
 class NoRoomError(StorageError):
-    """Neither memory nor disk holds a store of so many steps.
+    """Neither memory nor disk can hold a store of this size.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""`ExperienceStore`: samples in, rows by id out. What every buffer is built on."""
+"""`ExperienceStore`: samples in, rows by id out. Every buffer is built on it."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,16 +15,13 @@ from recollect.agent.storages.experience.store.allocator import Allocator
 from recollect.agent.storages.experience.store.continuity_check import warn_of_cuts
 from recollect.agent.storages.experience.store.fork_lock import make_lock
 from recollect.agent.storages.experience.store.intake import naming_nan, take_marks, with_time
-from recollect.agent.storages.experience.store.lane_ring import LaneRing
-from recollect.agent.storages.experience.store.ring_access import RingAccess
-from recollect.agent.storages.experience.store.ring_builder import RingBuilder, SequenceShape
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
-from recollect.agent.storages.experience.store.schema import (
-    FrameStacks,
-    Schema,
-    no_sample,
-)
-from recollect.agent.storages.experience.store.schema_text import sample_of
+from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
+from recollect.agent.storages.experience.store.ring.ring_access import RingAccess
+from recollect.agent.storages.experience.store.ring.ring_builder import RingBuilder, SequenceShape
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.schema.planning import FrameStacks, no_sample
+from recollect.agent.storages.experience.store.schema.schema import Schema
+from recollect.agent.storages.experience.store.schema.schema_text import sample_of
 from recollect.agent.storages.experience.store.sources import (
     Source,
     Sources,
@@ -58,7 +55,7 @@ class ExperienceStore:
         Hand out sequences instead of steps.
     on_relayout : callable
         Called with the old and the new ring when steps have moved to other slots.
-    bytes_beside : callable
+    extra_bytes : callable
         Tells the bytes that are kept for each step outside the store, for the estimate of its size.
     make_tensor : callable
         Makes the tensors that batches are gathered into.
@@ -81,7 +78,7 @@ class ExperienceStore:
         frame_stack: FrameStacks = None,
         sequence: SequenceShape | None = None,
         on_relayout: Callable[[LaneRing | None, LaneRing], None] = lambda old, new: None,
-        bytes_beside: Callable[[], float] = lambda: 0.0,
+        extra_bytes: Callable[[], float] = lambda: 0.0,
         make_tensor: MakeTensor = host_tensor,
     ) -> None:
         self.size = size
@@ -89,7 +86,7 @@ class ExperienceStore:
         self.lock = make_lock()
         self.sequence = sequence
         self._allocator = allocator
-        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, bytes_beside, make_tensor)
+        self._builder = RingBuilder(num_envs, allowed_keys, allocator, frame_stack, sequence, extra_bytes, make_tensor)
         self._builder.check_size(size)
         self._on_relayout = on_relayout
         self._sources = Sources()
@@ -164,10 +161,22 @@ class ExperienceStore:
                 access.append(first.one_step, addresses, access.intake.read_hidden(sample, None))
         except SchemaError as refusal:
             raise naming_nan(refusal, with_time(sample)) from None
-        first.num_rows += 1
         del alive
-        if first.num_rows % _STEPS_BETWEEN_CHECKS == 0:
-            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(access.ring)
+        self._count_step(first)
+
+    def insert_at(self, addresses: np.ndarray) -> bool:
+        """Append one step of the first source, whose arrays have been read; False if there is no such source."""
+        first, access = self._sources.known.get(0), self._access
+        if first is None or access is None:
+            return False
+        access.ring.append(first.one_step, addresses)
+        self._count_step(first)
+        return True
+
+    def _count_step(self, source: Source) -> None:
+        source.num_rows += 1
+        if source.num_rows % _STEPS_BETWEEN_CHECKS == 0:
+            self._warned_of_cuts = self._warned_of_cuts or warn_of_cuts(self.ring)
 
     def insert_slice(self, sample: Mapping[str, Any], source: Hashable, num_steps: int, first_step: int | None) -> None:
         """Append `num_steps` steps of a source, `[num_steps, num_envs, ...]`, those that are not there already.
@@ -223,7 +232,7 @@ class ExperienceStore:
         check_source(source)
         known = self._sources.known.get(source)
         if known is None or first_step is None:
-            return int(np.max(num_steps))
+            return num_steps if isinstance(num_steps, int) else int(np.max(num_steps))
         return int((num_steps - join(known.received, np.asarray(first_step), num_steps).num_known).max())
 
     def make_outbox_store(self, size: int) -> "ExperienceStore":
@@ -259,7 +268,7 @@ class ExperienceStore:
         self._on_relayout(self.ring, self.ring)
 
     def plan(self) -> OutputPlan:
-        """A plan of one's own to gather all stored columns."""
+        """A separate plan to gather all stored columns."""
         return OutputPlan(self.ring)
 
     def state(self) -> StoreState:
@@ -274,7 +283,7 @@ class ExperienceStore:
         return self._builder.make_ring(schema, self.size, num_groups)
 
     def adopt(self, ring: LaneRing, state: StoreState, sequences: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Hold the steps of `ring` instead of one's own; `sequences` are states of `Starts`, the first one whole."""
+        """Replace the ring by another; `sequences` are states of `Starts`, the first one whole."""
         old, access = self._access, self._builder.access_to(ring)
         access.starts.load_state(ring, sequences)
         self._sources.load_state(state)

@@ -1,4 +1,4 @@
-"""Locks that a process finds free after a fork, with nothing half done behind them."""
+"""Locks that are free in a forked process, with no critical section left half done."""
 
 import os
 from threading import Lock, RLock
@@ -16,7 +16,7 @@ def make_lock() -> "RLock":
     """A re-entrant lock that a fork waits for.
 
     Of all threads, a forked process has the one that forked alone. What another one had locked would be locked there
-    for ever, so the thread that forks takes all locks first.
+    forever, so the thread that forks takes all locks first.
     """
     lock = RLock()
     with _adding:

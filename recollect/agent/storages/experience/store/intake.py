@@ -1,7 +1,7 @@
-"""Takes samples in: checks each array against the schema and finds its address, without copying.
+"""Checks each array of a sample against the schema and finds its address, without copying.
 
-NumPy arrays of one step are copied into a small staging buffer, because asking NumPy for an address
-costs more than the copy; tensors and large arrays are read where they are.
+What is small of one step is copied into a staging buffer, because asking NumPy for an address costs more than the copy;
+large arrays are read where they are.
 """
 
 from collections.abc import Mapping
@@ -15,15 +15,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from recollect import keys
-from recollect.agent.storages.experience.store.schema import (
-    KeyPath,
-    Leaf,
-    Schema,
-    no_sample,
-    numpy_dtype,
-    to_numpy,
-    walk,
-)
+from recollect.agent.storages.experience.store.schema.planning import no_sample, numpy_dtype, to_numpy, walk
+from recollect.agent.storages.experience.store.schema.schema import KeyPath, Leaf, Schema
 from recollect.errors import SchemaError, closest
 from recollect.roles import Observation
 
@@ -88,7 +81,15 @@ class Intake:
         # The last input is the flag of cuts, which samples need not have.
         self._inputs = [self._input(leaf, axis) for leaf, axis in schema.inputs[:-1]]
         self._staged = [
-            (index, entry.leaf.path[0], entry.leaf.path[1:], entry.shape, entry.leaf.dtype, entry.stage)
+            (
+                index,
+                entry.leaf.path[0],
+                entry.leaf.path[1:],
+                entry.shape,
+                entry.leaf.dtype,
+                entry.torch_dtype,
+                entry.stage,
+            )
             for index, entry in enumerate(self._inputs)
         ]
         stages = [*(entry.stage for entry in self._inputs), self._no_cuts]
@@ -117,7 +118,7 @@ class Intake:
             self._check_keys(sample)
         addresses = self._stage_addresses
         alive: list[Any] = []
-        for index, key, inner, shape, dtype, stage in self._staged:
+        for index, key, inner, shape, dtype, torch_dtype, stage in self._staged:
             try:
                 value = sample[key]
             except (KeyError, TypeError, IndexError):
@@ -126,12 +127,17 @@ class Intake:
             if inner:
                 for part in inner:
                     value = value[part]
+            if type(value) is Tensor and value.dtype is torch_dtype:
+                value = value.numpy(force=value.requires_grad or not value.is_cpu)
             if type(value) is ndarray and stage is not None and value.shape == shape and value.dtype == dtype:
                 stage[...] = value
                 continue
             if not alive:
                 addresses = addresses.copy()
-            addresses[index] = self._address(self._inputs[index], value, alive)
+            entry = self._inputs[index]
+            array = _contiguous(entry.leaf, shape, entry.axis, value)
+            alive.append(array)
+            addresses[index] = array.ctypes.data
         if keys.CUT in sample:
             addresses = addresses.copy()
             cuts = _flags(keys.CUT, sample[keys.CUT], (self.num_envs, 1))
@@ -139,16 +145,18 @@ class Intake:
             alive.append(cuts)
         return addresses, alive
 
-    def _address(self, entry: _Input, value: Observation, alive: list[Any]) -> int:
-        """Address of an array that is read where it is, or of a copy that has the right layout."""
-        if type(value) is Tensor and value.dtype is entry.torch_dtype and value.shape == entry.shape and entry.axis < 0:
-            if not (value.is_cpu and value.is_contiguous()):
-                value = value.detach().cpu().contiguous()
-            alive.append(value)
-            return int(value.data_ptr())
-        array = _contiguous(entry.leaf, entry.shape, entry.axis, value)
-        alive.append(array)
-        return int(array.ctypes.data)
+    def stages(self) -> dict[str, np.ndarray]:
+        """What arrays of one step are copied into, by key; empty if any is nested, or read where it is."""
+        stages = {entry.leaf.path[0]: entry.stage for entry in self._inputs if entry.stage is not None}
+        return stages if len(stages) == len(self._inputs) and not self._nested else {}
+
+    def addresses_with(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Addresses of a step of which some columns are read from given arrays, the others from `stages`."""
+        addresses = self._stage_addresses.copy()
+        for index, entry in enumerate(self._inputs):
+            if entry.leaf.path[0] in columns:
+                addresses[index] = columns[entry.leaf.path[0]].ctypes.data
+        return addresses
 
     def read_slice(self, sample: Mapping[str, Any], num_steps: int, marks: Marks) -> StepArrays:
         """Check a sample of `num_steps` steps `[num_steps, num_envs, ...]`, out of which its marks were taken."""

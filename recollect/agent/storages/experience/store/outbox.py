@@ -1,4 +1,4 @@
-"""`Outbox`: takes steps as a storage does, and hands over the newest ones as a piece."""
+"""`Outbox`: a storage-like buffer of a worker's newest steps, which are sent as a piece."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from recollect.agent.storages.experience.store.experience_store import ExperienceStore
-from recollect.agent.storages.experience.store.lane_ring import ids_of
-from recollect.agent.storages.experience.store.ring_piece import RingPiece
+from recollect.agent.storages.experience.store.ring.lane_ring import ids_of
+from recollect.agent.storages.experience.store.ring.ring_piece import RingPiece
 
 
 class Outbox:
@@ -35,15 +35,15 @@ class Outbox:
 
     @property
     def num_sent(self) -> np.ndarray:
-        """Steps handed over so far, of each lane."""
+        """Steps sent so far, of each lane."""
         return self._origins + self._next
 
     def continue_after(self, num_sent: np.ndarray) -> None:
-        """Have the first steps follow on those that another outbox has handed over, int64 [num_envs]."""
+        """Continue the streams after the steps that another outbox has sent, int64 [num_envs]."""
         self._origins = np.array(num_sent, np.int64)
 
     def expect(self, num_steps: int) -> None:
-        """Have room for so many steps, and for the one before, which tells how the stream continues."""
+        """Make room for `num_steps` steps, and for the one before, which shows how the stream continues."""
         if self._store.size < num_steps + 1:
             self._store.resize(num_steps + 1)
 

@@ -1,4 +1,4 @@
-"""`Sources`: who feeds a store, which lanes are theirs, and how far each has got."""
+"""`Sources`: the sources of a store, their lanes, and the steps received from each."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from recollect.checks import check_whole
 from recollect.errors import ConfigError, StorageError
 
 
-class Joint(NamedTuple):
+class Continuation(NamedTuple):
     """How steps continue what was received of their stream before, lane by lane.
 
     Attributes
@@ -25,9 +25,9 @@ class Joint(NamedTuple):
     follows: np.ndarray
 
 
-def join(received: np.ndarray, begins: np.ndarray, num_steps: np.ndarray | int) -> Joint:
+def join(received: np.ndarray, begins: np.ndarray, num_steps: np.ndarray | int) -> Continuation:
     """What of `num_steps` steps from the numbers `begins` on is new after `received`, all [num_lanes]."""
-    return Joint(np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received)
+    return Continuation(np.minimum(np.maximum(received - begins, 0), num_steps), begins <= received)
 
 
 class Source:
@@ -148,6 +148,6 @@ class Sources:
         return StoreState(tuple(sources), tuple(self._vacant_lanes), warned_of_cuts, cleared_at)
 
     def load_state(self, state: StoreState) -> None:
-        """Take the sources of a snapshot instead of one's own."""
+        """Replace the sources by those of a snapshot."""
         self.known = {name: Source(lane, np.array(received)) for name, lane, received in state.sources}
         self._vacant_lanes = list(state.vacant_lanes)

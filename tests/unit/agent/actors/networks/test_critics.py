@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.critics import build_critics
 from recollect.agent.actors.plan import ActorPlan
-from recollect.agent.algorithms.off_policy.iql import IQLConfig
+from recollect.agent.algorithms.off_policy.offline.iql import IQLConfig
 from recollect.errors import ConfigError
 
 FEATURES, ROWS = 3, 5

@@ -1,8 +1,13 @@
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from recollect import keys
+from recollect.agent.actors import OffPolicyActor
 from recollect.agent.algorithms.off_policy.ddqn import DDQN
 from tests.unit.agent.algorithms.off_policy.agents import Agent, make_agent, make_batch
 
@@ -94,6 +99,72 @@ def test_envs_do_not_all_take_the_same_action() -> None:
     values = agent.actor.critics(obs)[0]
     assert torch.equal(action[:, 0], values.argmax(-1))
     assert len(action.unique()) > 1
+
+
+def acted(agent: Agent, obs: Any, deterministic: bool) -> tuple[list[Any], int, list[int]]:
+    """What some steps do: actions and what environments get, how many steps that is, and where chance stands."""
+    agent.actor.generator.manual_seed(7)
+    rhs, done = torch.zeros(len(obs), 1), torch.ones(len(obs), 1)
+    steps = [agent.algo.acting_step(obs, rhs, done, deterministic) for _ in range(5)]
+    chosen = [(action.tolist(), clipped.tolist(), other) for action, clipped, _, other in steps]
+    return chosen, agent.algo.num_acted, agent.actor.generator.get_state().tolist()
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("network", [{}, {"hidden_sizes": ()}, {"dueling": True}, {"normalise_observations": True}])
+def test_arrays_are_acted_on_as_tensors_are(network: dict[str, Any], epsilon: float, deterministic: bool) -> None:
+    options = {"initial_epsilon": epsilon, "final_epsilon": epsilon, "actor_options": network}
+    obs = np.random.default_rng(0).standard_normal((20, 3), np.float32)
+    expected = acted(make_agent("ddqn", **options), torch.from_numpy(obs), deterministic)
+    assert acted(make_agent("ddqn", **options), obs, deterministic) == expected
+    for other in (np.asfortranarray(obs), frozen(obs)):
+        assert acted(make_agent("ddqn", **options), other, deterministic) == expected
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def test_actions_of_environments_begin_where_their_space_does() -> None:
+    factory = DDQN.create_factory(initial_epsilon=0.0, final_epsilon=0.0)
+    space = gym.spaces.Discrete(3, start=5)
+    actor = OffPolicyActor.create_factory(gym.spaces.Box(-1.0, 1.0, (3,)), space, factory, seed=1)("cpu")
+    algo = factory("cpu", actor, None)  # type: ignore[arg-type]
+    obs = np.random.default_rng(0).standard_normal((9, 3), np.float32)
+    action, clipped, _, _ = algo.acting_step(obs, torch.zeros(9, 1), torch.ones(9, 1))
+    assert torch.equal(clipped, action + 5)
+
+
+class Contrary(DDQN):
+    """Takes what is worst."""
+
+    def _mean(self, atoms: Tensor) -> Tensor:
+        return -atoms
+
+
+class Stubborn(DDQN):
+    """Always does the same."""
+
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return torch.full((len(features), 1), 2), {}
+
+
+@pytest.mark.parametrize("kind", [Contrary, Stubborn])
+def test_algorithms_that_act_otherwise_do_so_on_arrays_too(kind: type[DDQN]) -> None:
+    factory = kind.create_factory(initial_epsilon=0.0, final_epsilon=0.0)
+    space, actions = gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Discrete(3)
+    actor = OffPolicyActor.create_factory(space, actions, factory, seed=1)("cpu")
+    algo = factory("cpu", actor, None)  # type: ignore[arg-type]
+    obs = np.random.default_rng(0).standard_normal((50, 3), np.float32)
+    rhs, done = torch.zeros(50, 1), torch.ones(50, 1)
+    expected = algo.acting_step(torch.from_numpy(obs), rhs, done)[0]
+    assert torch.equal(algo.acting_step(obs, rhs, done)[0], expected)
 
 
 def test_dueling_networks_learn() -> None:

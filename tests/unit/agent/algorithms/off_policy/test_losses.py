@@ -16,7 +16,7 @@ from torch.distributions import Independent, Normal, kl_divergence
 from torch.nn import functional
 
 from recollect import keys
-from recollect.agent.actors.networks.layers import BatchRenorm, running_statistics
+from recollect.agent.actors.networks.mlp.layers import BatchRenorm, running_statistics
 from tests.unit.agent.algorithms.off_policy.agents import OFF_POLICY, Agent, make_agent, make_batch
 
 NUM_SEQ, OVERLAP, TRAINED, N_STEP = 9, 2, 4, 2

@@ -8,8 +8,8 @@ import torch
 from gymnasium.spaces import Discrete
 
 from recollect import keys
+from recollect.agent.algorithms.losses.targets import epsilon_greedy_log_prob
 from recollect.agent.algorithms.on_policy.pqn import PQN
-from recollect.agent.algorithms.targets import epsilon_greedy_log_prob
 from tests.unit.agent.algorithms.on_policy.agents import (
     FLAT,
     NUM_ENVS,

@@ -140,11 +140,11 @@ def test_sequences_hold_every_step_once_in_order(seed: int, num_envs: int, shape
             check_sequence(batch, row, places, length or 4, overlap)
 
 
-def check_sequence(batch: Sample, row: int, places: dict[float, Any], most_steps: int, overlap: int) -> None:
+def check_sequence(batch: Sample, row: int, places: dict[float, Any], max_steps: int, overlap: int) -> None:
     mask = batch[keys.MASK][row, :, 0]
     num_trained, num_warm = int(mask.sum()), int(mask.argmax())
     num_steps = num_warm + num_trained
-    assert 1 <= num_trained <= most_steps - overlap
+    assert 1 <= num_trained <= max_steps - overlap
     assert mask.tolist() == [0.0] * num_warm + [1.0] * num_trained + [0.0] * (len(mask) - num_steps)
     seen = batch[keys.OBS][row, :num_steps, 0].tolist()
     lane, begin = places[seen[0]]

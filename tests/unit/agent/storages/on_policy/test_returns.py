@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from recollect.agent.kernels.fusible import plain_operators
 from recollect.agent.storages.on_policy.returns import gae, vtrace
 
 GAMMA = 0.9
@@ -135,3 +136,13 @@ def test_vtrace_is_the_sum_of_the_paper(stream: dict[str, Tensor], rho_bar: floa
             after = targets[step + 1, lane] if continues_t[step, lane] else v_tp1[step, lane]
             gain = r_t[step, lane] + discount_t[step, lane] * after - v_t[step, lane]
             assert float(advantages[step, lane]) == pytest.approx(float(gain))
+
+
+@given(st.integers(1, 20), st.integers(0, 5), st.booleans(), st.integers(0, 99))
+def test_a_kernel_sums_as_the_operators_do(time: int, lanes: int, is_turned: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    columns = [torch.rand(lanes, time).T if is_turned else torch.rand(time, lanes) for _ in range(5)]
+    found = gae(*columns, gae_lambda=0.9)
+    with plain_operators():
+        expected = gae(*columns, gae_lambda=0.9)
+    torch.testing.assert_close(found, expected)

@@ -83,7 +83,7 @@ def test_an_early_stop_ends_this_rollout_only(name: str) -> None:
     assert len(list(storage.generate_batches(4, 1))) == 4
 
 
-def test_no_stop_is_asked_for_by_other_news() -> None:
+def test_other_infos_request_no_stop() -> None:
     storage = filled()
     batches = storage.generate_batches(4, 1)
     storage.after_gradients(next(batches), {keys.ALGORITHM: {keys.EARLY_STOP: 0.0}})

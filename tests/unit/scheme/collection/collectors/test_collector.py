@@ -163,7 +163,7 @@ def test_a_word_that_comes_too_late_does_not_stop_the_next_stage(fake: FakeEngin
     workers = make_set(2, fraction_samples=0.0, fraction_workers=0.5)
     workers.collector.collect()
     for handle in fake.handles:
-        handle.worker.hear("stop 1")
+        handle.worker.signal("stop 1")
     assert workers.collector.collect() == 8 * NUM_ENVS
 
 

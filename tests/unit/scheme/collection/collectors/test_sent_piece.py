@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recollect.agent.storages.experience.store.schema_text import load_schema
+from recollect.agent.storages.experience.store.schema.schema_text import load_schema
 from recollect.scheme.collection.collectors.sent_piece import SentPiece, compress, contents, decompress
 from tests.simulated import as_sample
 from tests.snapshot_runs import Run, assert_alike

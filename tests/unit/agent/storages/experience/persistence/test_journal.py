@@ -40,7 +40,7 @@ def insert(run: Run, num_steps: int, source: object) -> None:
 @pytest.fixture
 def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot after every few entries."""
-    monkeypatch.setattr(journal_module, "_MOST_BYTES", 6_000)
+    monkeypatch.setattr(journal_module, "_MAX_BYTES", 6_000)
 
 
 @pytest.mark.parametrize("kind", KINDS)

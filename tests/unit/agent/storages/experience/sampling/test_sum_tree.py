@@ -8,7 +8,7 @@ import pytest
 from recollect import keys
 from recollect.agent.storages import PERBuffer
 from recollect.agent.storages.experience.kernels.ring_layout import ID_MASK, ID_SHIFT
-from recollect.agent.storages.experience.store.ring_access import NO_FLOORS
+from recollect.agent.storages.experience.store.ring.ring_access import NO_FLOORS
 from tests.samples import make_slice, with_done
 
 SIZES = [1, 7, 8, 9, 63, 64, 65, 100, 1000]

@@ -1,0 +1,147 @@
+"""Dense layers as one kernel forward and one backward, for float32 on the CPU."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recollect.agent.actors.networks.mlp.stack import Stack, beside, differentiable
+from recollect.agent.kernels.choice_kernels import choose_best
+from recollect.agent.kernels.fusible import are_fusible
+from recollect.agent.kernels.products import HAS_PRODUCTS
+from recollect.agent.kernels.stack_kernels import follow_back, run_stack
+from recollect.agent.kernels.threads import num_shares
+
+# What kernels write into, whatever PyTorch's default dtype and device are.
+_CPU: Final = "cpu"
+_ROOM: Final[dict[str, Any]] = {"dtype": torch.float32, "device": torch.device("cpu")}
+
+Lead = tuple[()] | tuple[int]
+"""First axis of a result: the number of networks, or none for a single one."""
+
+
+def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -> bool:
+    """Whether a kernel computes the stack: of plain float32 tensors on the processor that fit it and nobody traces."""
+    if not HAS_PRODUCTS or not are_fusible(flat, *inputs) or torch.is_autocast_enabled(_CPU):
+        return False
+    first = inputs[0]
+    fits = first.dim() == 2 or (first.dim() == 3 and len(first) == num)
+    width = first.shape[-1] if len(inputs) == 1 else sum([each.shape[-1] for each in inputs])
+    return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
+
+
+def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None) -> Tensor:
+    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
+
+    The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
+    """
+    columns = _columns_of(inputs)
+    batch = columns.shape[-2]
+    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
+    run_stack(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        _num_of(lead),
+        batch,
+        0 if hidden is None else hidden.data_ptr(),
+        out.data_ptr(),
+        num_shares(_num_of(lead) * batch * stack.num_products),
+    )
+    return out
+
+
+def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | None:
+    """Place of the first network's highest result for each of float32 rows `[batch, in]`, int64 `[batch, 1]`.
+
+    None where no kernel computes the stack.
+    """
+    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
+        return None
+    if rows.shape[1] != stack.widths[0] or flat.numel() != stack.num_weights or not flat.is_contiguous():
+        return None
+    places = np.empty((len(rows), 1), np.int64)
+    choose_best(flat.data_ptr(), stack.shape, rows, num_shares(len(rows) * stack.num_products), places)
+    return places
+
+
+class FusedGradient(torch.autograd.Function):
+    """`run_fused` with its gradient; as in `StackGradient`, what nobody needs is not computed."""
+
+    @staticmethod
+    def forward(ctx: Any, stack: Stack, lead: Lead, flat: Tensor, *inputs: Tensor) -> Tensor:
+        """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
+        columns = _columns_of(inputs)
+        hidden = torch.empty(_num_of(lead) * columns.shape[-2] * stack.num_hidden, **_ROOM)
+        out = run_fused(stack, lead, flat, (columns,), hidden)
+        ctx.stack, ctx.num = stack, _num_of(lead)
+        ctx.save_for_backward(flat, out, hidden, columns, *inputs)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        stack, num, needs = ctx.stack, ctx.num, ctx.needs_input_grad[2:]
+        flat, out, hidden, columns, *inputs = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slopes = gradient.view(num, *gradient.shape[-2:])
+            return None, None, *differentiable(stack, num, (flat, *inputs), needs, slopes)
+        begins = list(accumulate([each.shape[-1] for each in inputs], initial=0))
+        needed = [index for index, is_needed in enumerate(needs[1:]) if is_needed]
+        first, last = (begins[needed[0]], begins[needed[-1] + 1]) if needed else (0, 0)
+        num_inputs, batch = _num_inputs(columns), columns.shape[-2]
+        row = _row_for(stack, num, flat, batch) if needs[0] else None
+        found = torch.empty(num_inputs, batch, last - first, **_ROOM) if needed else None
+        gradient = gradient.contiguous()
+        follow_back(
+            flat.data_ptr(),
+            stack.shape,
+            columns.data_ptr(),
+            num_inputs,
+            num,
+            batch,
+            hidden.data_ptr(),
+            out.data_ptr(),
+            gradient.data_ptr(),
+            0 if row is None else row.data_ptr(),
+            0 if found is None else found.data_ptr(),
+            first,
+            last - first,
+            num_shares(num * batch * stack.num_products),
+        )
+        if found is None:
+            return None, None, row, *(None for _ in inputs)
+        pieces = (
+            _piece(found, each, begin - first) if is_needed else None
+            for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
+        )
+        return None, None, row, *pieces
+
+
+def _num_of(lead: Lead) -> int:
+    return lead[0] if lead else 1
+
+
+def _columns_of(inputs: Sequence[Tensor]) -> Tensor:
+    """Columns side by side, `[batch, in]` for all networks, or `[num, batch, in]`."""
+    return beside(inputs).contiguous()
+
+
+def _num_inputs(columns: Tensor) -> int:
+    """How many networks have columns of their own; 1 if all share them."""
+    return len(columns) if columns.dim() == 3 else 1
+
+
+def _row_for(stack: Stack, num: int, flat: Tensor, num_rows: int) -> Tensor:
+    """Room for the gradients of all weights; networks that were left out have none."""
+    is_written = num == stack.num and num_rows > 0
+    return (torch.empty_like if is_written else torch.zeros_like)(flat, requires_grad=False)
+
+
+def _piece(found: Tensor, like: Tensor, begin: int) -> Tensor:
+    """Gradient of one of several inputs."""
+    columns = found[..., begin : begin + like.shape[-1]]
+    return columns if like.dim() == 3 else columns.squeeze(0)
