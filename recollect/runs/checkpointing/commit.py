@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from recollect.agent.storages.experience.persistence.snapshot_files import check_snapshot, find_manifests
 from recollect.errors import StorageError
 from recollect.files.disk import Seal, check_sealed, read_file, seal
-from recollect.files.records import MAX_BYTES, PARSE_ERRORS, as_whole, dump_record, read_record
+from recollect.files.records import MAX_BYTES, PARSE_ERRORS, as_number, as_whole, dump_record, read_record
 
 COMMIT_FILE: Final = "commit.json"
 VERSION: Final = 2
@@ -19,6 +19,8 @@ _KIND: Final = "checkpoint of a run"
 _FILE: Final = re.compile(r"[a-z]+\.(json|safetensors)")
 _MANIFEST: Final = re.compile(r"(worker-\d+/)?manifest-[A-Za-z0-9-]+\.json")
 _REPLAY: Final = re.compile(r"[A-Za-z0-9-]+")
+# A time that calendars know.
+_LATEST_S: Final = float(1 << 36)
 _MAX: Final = 1 << 62
 
 
@@ -104,7 +106,7 @@ def read_commit(path: Path) -> Commit:
         found = content["replay"]
         return Commit(
             num_steps=as_whole(content["num_steps"], 0, _MAX),
-            written_at=float(content["written_at"]),
+            written_at=as_number(content["written_at"], 0.0, _LATEST_S),
             files=_load_seals(content["files"], _FILE),
             replay=None if found is None else _load_replay(found),
             gap=None if (gap := content.get("gap", _GAP_UNKNOWN)) is None else str(gap),

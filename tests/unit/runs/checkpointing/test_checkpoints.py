@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from recollect.errors import NotFiniteError, RecollectWarning, StorageError
 from recollect.runs.checkpointing.captured_agent import ACTOR_FILE, CapturedAgent, read_checkpoint
 from recollect.runs.checkpointing.checkpoints import Checkpoints
-from recollect.runs.checkpointing.commit import COMMIT_FILE, VERSION, read_commit
+from recollect.runs.checkpointing.commit import COMMIT_FILE, VERSION, Commit, read_commit
 from tests.faulty_disk import FailingOS, Killed, PowerCutOS, on_disk, restore
 
 FILES = ["state.json", "state.safetensors", ACTOR_FILE, COMMIT_FILE]
@@ -240,3 +240,10 @@ def test_links_to_folders_are_no_checkpoints(tmp_path: Path) -> None:
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     assert checkpoints.paths() == []
+
+
+@pytest.mark.parametrize("written_at", [1e300, -1.0, float("nan")])
+def test_a_time_that_no_calendar_knows_is_refused(written_at: float, tmp_path: Path) -> None:
+    (tmp_path / COMMIT_FILE).write_bytes(Commit(num_steps=1, written_at=written_at).dump())
+    with pytest.raises(StorageError, match="is damaged"):
+        read_commit(tmp_path)
