@@ -207,7 +207,7 @@ class Recorder:
             restored = restore_training(self.folder, scheme)
         else:
             _LOG.warning("%s was stopped before its first checkpoint, and starts again", self.folder.path)
-        self._row = restored.row
+        self._row = None if restored.row is None else dict(restored.row)
         for writer in self._files:
             writer.go_back(scheme.num_steps, self._row)
         self._next_row = next_multiple(scheme.num_steps, self._log_every)
