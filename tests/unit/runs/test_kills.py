@@ -23,7 +23,8 @@ NUM_SHARES = 5 if IS_LONG else 1
 def test_a_training_that_is_killed_at_any_moment_ends_in_the_same_bits(seed: int, tmp_path: Path) -> None:
     num_kills = NUM_KILLS // NUM_SHARES
     words = [sys.executable, "-m", "tests.kill_runs", str(tmp_path), str(seed), str(num_kills)]
-    words += [] if IS_LONG else ["--few"]
+    # Two shares go over tasks and options, the others over algorithms and storages.
+    words += (["--settings"] if seed % 2 else []) if IS_LONG else ["--few"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
