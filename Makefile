@@ -21,7 +21,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-adapters bench-checkpoint bench-training mutants docs dist clean distclean
+.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-adapters bench-data bench-checkpoint bench-training mutants docs dist clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ bench-guard: $(STAMP) ## count what the hot paths do; fails where one does 5 % m
 
 bench-adapters: $(STAMP) ## time the loops of other libraries with their buffers and with ours
 	$(RUN) -m benchmarks.adapters $(ARGS)
+
+bench-data: $(STAMP) ## learn from given data: RLPD beside SAC, offline algorithms beside behaviour cloning
+	$(RUN) -m benchmarks.prior_data $(ARGS)
 
 bench-checkpoint: $(BENCH_STAMP) ## measure what a checkpoint of a full replay costs, beside the peers'
 	$(BENCH_RUN) -m benchmarks.checkpoint $(ARGS)
