@@ -77,7 +77,7 @@ mutants: $(STAMP) ## plant faults into the source and see the tests catch each o
 
 docs: $(STAMP) ## build the site into build/site; a warning is an error
 	$(RUN) docs/site.py build/docs
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict # --quiet would hide warnings from --strict
 	@echo "open build/site/index.html; the search needs a server: $(RUN) -m http.server -d build/site"
 
 dist: $(STAMP) ## build the wheel and the source distribution into dist/

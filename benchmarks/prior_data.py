@@ -127,7 +127,7 @@ def sparse_table(outcomes: Mapping[str, Outcome]) -> str:
     lines = ["| agent | steps | return at the end | first evaluation above 90, steps |", "| --- | ---: | ---: | ---: |"]
     for name, found in curves.items():
         last = mean_and_error([curve[-1][1] for curve in found])
-        solved = ", ".join(f"{_first_above(curve):,}" for curve in found)
+        solved = ", ".join(map(first_above, found))
         lines.append(f"| {name} | {round(found[0][-1][0], -3):,} | {last.mean:.1f} ± {last.error:.1f} | {solved} |")
     return "\n".join(lines)
 
@@ -174,8 +174,9 @@ def _curve_of_sac(seed: int) -> Curve:
     return record.curve
 
 
-def _first_above(curve: Curve) -> int:
-    return int(next((steps for steps, score in curve if score >= SOLVED), 0))
+def first_above(curve: Curve) -> str:
+    """Steps until the first evaluation that solves the task."""
+    return next((f"{steps:,}" for steps, score in curve if score >= SOLVED), "–")
 
 
 def main() -> None:
