@@ -19,7 +19,7 @@ import torch
 
 from benchmarks import cleanrl_script
 
-STEPS: Final = {"sb3": 10_000, "cleanrl": 20_000, "torchrl": 10_000}
+STEPS: Final = {"sb3": 6_000, "cleanrl": 20_000, "torchrl": 6_000}
 NUM_FRAMES, STACK, SIDE = 5_000, 4, 84
 OURS: Final = "ours"
 Outcome = dict[str, float]
