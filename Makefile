@@ -21,7 +21,7 @@ PIP_INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-adapters bench-checkpoint bench-training mutants docs dist clean distclean
+.PHONY: help setup train test test-quick test-all chaos check format bench bench-guard bench-adapters bench-data bench-checkpoint bench-training mutants docs dist clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -63,6 +63,9 @@ bench-guard: $(STAMP) ## count what the hot paths do; fails where one does 5 % m
 bench-adapters: $(STAMP) ## time the loops of other libraries with their buffers and with ours
 	$(RUN) -m benchmarks.adapters $(ARGS)
 
+bench-data: $(STAMP) ## learn from given data: RLPD beside SAC, offline algorithms beside behaviour cloning
+	$(RUN) -m benchmarks.prior_data $(ARGS)
+
 bench-checkpoint: $(BENCH_STAMP) ## measure what a checkpoint of a full replay costs, beside the peers'
 	$(BENCH_RUN) -m benchmarks.checkpoint $(ARGS)
 
@@ -74,8 +77,8 @@ mutants: $(STAMP) ## plant faults into the source and see the tests catch each o
 
 docs: $(STAMP) ## build the site into build/site; a warning is an error
 	$(RUN) docs/site.py build/docs
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict # --quiet would hide warnings from --strict
+	@echo "open build/site/index.html; the search needs a server: $(RUN) -m http.server -d build/site"
 
 dist: $(STAMP) ## build the wheel and the source distribution into dist/
 	$(RUN) -m build --outdir dist .

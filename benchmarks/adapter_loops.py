@@ -1,7 +1,7 @@
 """One loop of a peer with its own replay buffer or with ours, in a process of its own.
 
-`python -m benchmarks.adapter_loops learn sb3 ours 1` prints the processor time of the loop and the score at its end,
-`... memory sb3 ours` the megabytes that 5,000 steps of stacked frames take.
+`python -m benchmarks.adapter_loops learn sb3 ours 1` prints the processor time of the loop and the mean return of its
+last half, `... memory sb3 ours` the megabytes that 5,000 steps of stacked frames take.
 """
 
 import json
@@ -9,7 +9,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,16 +19,21 @@ import torch
 
 from benchmarks import cleanrl_script
 
-STEPS: Final = 20_000
+STEPS: Final = {"sb3": 6_000, "cleanrl": 20_000, "torchrl": 6_000}
 NUM_FRAMES, STACK, SIDE = 5_000, 4, 84
 OURS: Final = "ours"
 Outcome = dict[str, float]
 
 
+def late_return(returns: Sequence[float], num_steps: int) -> float:
+    """Mean return of the episodes that ended in the last half of the steps, of which CartPole rewards each with 1."""
+    ends = np.cumsum(returns)
+    return float(np.mean(np.array(returns)[ends > num_steps / 2]))
+
+
 def learn_sb3(side: str, seed: int) -> Outcome:
-    """DQN on CartPole with the zoo's hyperparameters; the score is that of 20 episodes without exploration."""
+    """DQN on CartPole with the zoo's hyperparameters."""
     from stable_baselines3 import DQN
-    from stable_baselines3.common.evaluation import evaluate_policy
 
     from recollect.adapters import sb3
 
@@ -50,47 +55,48 @@ def learn_sb3(side: str, seed: int) -> Outcome:
         **given,
     )
     began = time.process_time()
-    model.learn(STEPS)
+    model.learn(STEPS["sb3"])
     cpu_s = time.process_time() - began
-    returns, _ = evaluate_policy(model, model.get_env(), 20, return_episode_rewards=True)
-    return {"cpu_s": cpu_s, "score": float(np.mean(returns))}
+    (monitor,) = model.get_env().envs
+    return {"cpu_s": cpu_s, "score": late_return(monitor.get_episode_rewards(), STEPS["sb3"])}
 
 
 def learn_cleanrl(side: str, seed: int) -> Outcome:
-    """CleanRL's `dqn.py` before and after the guide's change; the score is that of its last 20 episodes."""
+    """CleanRL's `dqn.py` before and after the guide's change."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         script = cleanrl_script.download(folder)
         if side == OURS:
-            # One step, as theirs: what is compared is the buffer.
-            script = cleanrl_script.with_change(script, cleanrl_script.diffs()[0].replace("n_step=3", "n_step=1"))
-        given = ("--total-timesteps", str(STEPS), "--seed", str(seed), "--learning-starts", "1000")
+            script = cleanrl_script.with_change(script, cleanrl_script.diffs()[0])
+        given = ("--total-timesteps", str(STEPS["cleanrl"]), "--seed", str(seed), "--learning-starts", "1000")
         returns, cpu_s = cleanrl_script.run(script, folder, *given)
-    return {"cpu_s": cpu_s, "score": float(np.mean(returns[-20:]))}
+    return {"cpu_s": cpu_s, "score": late_return(returns, STEPS["cleanrl"])}
 
 
 def learn_torchrl(side: str, seed: int) -> Outcome:
-    """DQN on CartPole in a loop as TorchRL's guides write it; the score is the mean return of the last quarter."""
+    """DQN on CartPole in a loop as TorchRL's guides write it."""
     from tensordict.nn import TensorDictSequential
     from torchrl.collectors import Collector
     from torchrl.envs import GymEnv
     from torchrl.modules import MLP, EGreedyModule, QValueActor
     from torchrl.objectives import DQNLoss, SoftUpdate
 
+    num_steps = STEPS["torchrl"]
     torch.manual_seed(seed)
     env = GymEnv("CartPole-v1", categorical_action_encoding=True)
     env.set_seed(seed)
     net = MLP(in_features=4, out_features=2, num_cells=[128, 128])
     actor = QValueActor(net, in_keys=["observation"], spec=env.action_spec, action_space="categorical")
-    explore = EGreedyModule(spec=env.action_spec, annealing_num_steps=STEPS // 4, eps_end=0.05)
+    explore = EGreedyModule(spec=env.action_spec, annealing_num_steps=num_steps // 4, eps_end=0.05)
     loss_module = DQNLoss(actor, action_space="categorical", delay_value=True)
     loss_module.make_value_estimator(gamma=0.99)
     target_update = SoftUpdate(loss_module, eps=0.99)
     optimizer = torch.optim.Adam(loss_module.parameters(), lr=5e-4)
-    rb = _torchrl_buffer(side, STEPS, 64)
-    num_ended = num_late = 0
+    rb = _torchrl_buffer(side, num_steps, 64)
+    returns: list[float] = []
+    length = 0
     began = time.process_time()
-    for data in Collector(env, TensorDictSequential(actor, explore), frames_per_batch=50, total_frames=STEPS):
+    for data in Collector(env, TensorDictSequential(actor, explore), frames_per_batch=50, total_frames=num_steps):
         rb.extend(data)
         explore.step(len(data))
         for _ in range(10):
@@ -99,10 +105,12 @@ def learn_torchrl(side: str, seed: int) -> Outcome:
             optimizer.step()
             optimizer.zero_grad()
             target_update.step()
-        if rb.write_count > STEPS * 3 // 4:
-            num_late += len(data)
-            num_ended += int(data["next", "done"].sum())
-    return {"cpu_s": time.process_time() - began, "score": num_late / max(num_ended, 1)}
+        for is_last in data["next", "done"].flatten().tolist():
+            length += 1
+            if is_last:
+                returns.append(float(length))
+                length = 0
+    return {"cpu_s": time.process_time() - began, "score": late_return(returns, num_steps)}
 
 
 def memory_sb3(side: str) -> Callable[[np.ndarray, np.ndarray, bool], object]:

@@ -10,11 +10,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
+from importlib import import_module
 from pathlib import Path
 
 import recollect
 
 ROOT = Path(__file__).resolve().parents[1]
+STYLE = Path("docs") / "site.css"
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # Title of a page of the reference, and the packages whose public names stand there.
 REFERENCE = {
@@ -25,6 +27,8 @@ REFERENCE = {
     "Training": ("recollect.scheme", "recollect.learner", "recollect.callbacks", "recollect.runs"),
 }
 OTHERS = "Data and policies"
+ADAPTERS = "Adapters"
+LIBRARIES = ("sb3", "cleanrl", "torchrl")
 
 
 def documents() -> list[Path]:
@@ -64,7 +68,18 @@ def reference_pages() -> dict[str, list[str]]:
         if module is not None:
             title = next((page for page, packages in REFERENCE.items() if module.startswith(packages)), OTHERS)
             pages[title].append(f"::: {module}.{part.__name__}{options_table(part)}")
+    pages[ADAPTERS] = list(adapters())
     return pages
+
+
+def adapters() -> Iterator[str]:
+    """Entries of the classes for each library, by their full names, because they are called alike."""
+    for library in LIBRARIES:
+        module = import_module(f"recollect.adapters.{library}")
+        own = (name for name, part in vars(module).items() if getattr(part, "__module__", "") == module.__name__)
+        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+            path = f"{getattr(module, name).__module__}.{name}"
+            yield f"## recollect.adapters.{library}.{name}\n\n::: {path}\n    options: {{show_root_heading: false}}"
 
 
 def lay_out(target: Path) -> None:
@@ -74,6 +89,7 @@ def lay_out(target: Path) -> None:
     for path in {*pages, *(file for page in pages for file in linked_files(page))}:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, target / path)
+    shutil.copyfile(ROOT / STYLE, target / STYLE)
     folder = target / "docs" / "reference"
     folder.mkdir()
     for title, entries in reference_pages().items():

@@ -19,7 +19,7 @@ from recollect import keys
 
 torch.set_num_threads(1)
 
-# Asking fixes the answer. Importing TorchRL would have the processes of all later tests import everything anew, seconds
+# Asking fixes the answer. Importing TorchRL would have the processes of all later tests import all of it again, seconds
 # for each env.
 multiprocessing.get_start_method()
 

@@ -115,10 +115,10 @@ class ReplayBuffer:
         `done` are terminations. `infos` tell where episodes were truncated, and what their last observations were.
         """
         step = self._layout
-        next_obs = step.observations(next_obs)
-        terminated, truncated = np.asarray(done, np.bool_).reshape(self.n_envs), self._none
+        next_obs, terminated, truncated = step.observations(next_obs), done, self._none
         if infos:  # which most steps have none of
-            next_obs, terminated, truncated = self._with_ends(next_obs, terminated, infos)
+            flags = np.asarray(done, np.bool_).reshape(self.n_envs)
+            next_obs, terminated, truncated = self._with_ends(next_obs, flags, infos)
         self.memory.add(step.observations(obs), step.actions(action), reward, next_obs, terminated, truncated)
 
     def sample(self, batch_size: int) -> ReplayBufferSamples:

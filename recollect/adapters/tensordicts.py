@@ -1,5 +1,6 @@
 """Steps and batches as TorchRL lays them out: tensordicts with `"next"` below them."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -7,7 +8,7 @@ import torch
 from tensordict import TensorDict, TensorDictBase
 
 from recollect import keys
-from recollect.errors import SchemaError
+from recollect.errors import RecollectWarning, SchemaError
 
 INDEX: Final = "index"
 WEIGHT: Final = "priority_weight"
@@ -55,6 +56,13 @@ def to_sample(steps: TensorDictBase) -> dict[str, Any]:
     after = set(following.keys(True, True))
     observed = [key for key in begin.keys(True, True) if key in after]
     others = [key for key in begin.keys(True, True) if key not in after]
+    if lost := after - set(observed):
+        warnings.warn(
+            f"{sorted(map(str, lost))} below {_NEXT!r} are not stored, because the steps themselves do not have them; "
+            "set them beside the action if the loss needs them",
+            RecollectWarning,
+            stacklevel=4,
+        )
     done = outcomes[_DONE]
     terminated = outcomes.get(_TERMINATED, done)
     return {

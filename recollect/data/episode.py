@@ -9,7 +9,7 @@ import numpy as np
 
 from recollect import keys
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.errors import SchemaError
+from recollect.errors import ConfigError, SchemaError
 from recollect.roles import Observation
 
 # What files have in fields of their own; all else that a storage keeps is an extra.
@@ -105,6 +105,12 @@ class Episode:
         extras = {name: values for name, values in arrays.items() if name not in _OWN}
         rewards = arrays[keys.REWARD].reshape(num_steps)
         return cls(observations, arrays[keys.ACTION], rewards, is_terminated, is_ended and not is_terminated, extras)
+
+
+def check_is_new(place: object, exists: bool, *, overwrite: bool) -> None:
+    """Refuse to write data over others, unless that was asked for."""
+    if exists and not overwrite:
+        raise ConfigError(f"{place} exists already; choose another name, or overwrite it: --force, or overwrite=True")
 
 
 def flatten(value: Observation, path: str = "") -> dict[str, Any]:

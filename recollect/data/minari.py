@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from recollect.agent.storages.experience.sampling.outputs import map_arrays
-from recollect.data.episode import Episode, Spaces
+from recollect.data.episode import Episode, Spaces, check_is_new
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.extras import import_extra
 from recollect.files.disk import open_file, read_file
@@ -78,7 +78,9 @@ def find_folder(name: str) -> Path | None:
     return next((place for place in places if (place / _METADATA).is_file()), None)
 
 
-def write_minari(name: str, episodes: Iterable[Episode], spaces: Spaces, *, data_format: str = "hdf5") -> Path:
+def write_minari(
+    name: str, episodes: Iterable[Episode], spaces: Spaces, *, data_format: str = "hdf5", overwrite: bool = False
+) -> Path:
     """Write episodes as a Minari dataset, whole or not at all, one in memory at a time; returns its folder.
 
     Parameters
@@ -91,16 +93,21 @@ def write_minari(name: str, episodes: Iterable[Episode], spaces: Spaces, *, data
         Of one environment.
     data_format : str
         Minari's: hdf5 or arrow.
+    overwrite : bool
+        Put it in the place of a dataset of that name, which stays until the new one is whole.
     """
     _check_format(data_format)
     root, dataset_id = _place(name)
-    if (root / _DATA / _METADATA).exists() or (root / _METADATA).exists():
-        raise ConfigError(f"{root} holds a dataset already; choose another name, or remove it")
+    if (root / _METADATA).exists():
+        raise ConfigError(f"{root} is the inside of a dataset; name the folder around it, or another place")
+    check_is_new(root, (root / _DATA / _METADATA).exists(), overwrite=overwrite)
     partial = root / f"{_DATA}.partial"
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         _write(partial, dataset_id, episodes, spaces, data_format)
+        if overwrite:
+            shutil.rmtree(root / _DATA, ignore_errors=True)
         partial.rename(root / _DATA)
     except OSError as error:
         raise StorageError(f"{root} cannot be written: {error}; name another place") from error

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from recollect import keys
-from recollect.data.episode import Episode, Spaces, flatten, unflatten
+from recollect.data.episode import Episode, Spaces, check_is_new, flatten, unflatten
 from recollect.errors import SchemaError, StorageError
 from recollect.export.spaces import space_from_document, space_to_document
-from recollect.files.disk import MAX_BYTES, read_file, write_file
+from recollect.files.disk import MAX_BYTES, make_folder, read_file, write_file, write_new_file
 from recollect.files.records import PARSE_ERRORS
 
 SUFFIX: Final = ".npz"
@@ -94,8 +94,9 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-def write_npz(path: Path, episodes: Iterable[Episode], spaces: Spaces) -> Path:
+def write_npz(path: Path, episodes: Iterable[Episode], spaces: Spaces, *, overwrite: bool = False) -> Path:
     """Write episodes to a file, whole or not at all; they are all in memory at once."""
+    check_is_new(path, path.is_symlink() or path.exists(), overwrite=overwrite)
     found = list(episodes)
     if not found:
         raise SchemaError("there are no episodes to write")
@@ -123,5 +124,11 @@ def write_npz(path: Path, episodes: Iterable[Episode], spaces: Spaces) -> Path:
         arrays[f"{_EXTRAS}/{name}"] = np.concatenate([episode.extras[name] for episode in found])
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
-    write_file(path, buffer.getvalue())
+    try:
+        make_folder(path.parent)
+        (write_file if overwrite else write_new_file)(path, buffer.getvalue())
+    except FileExistsError:
+        check_is_new(path, True, overwrite=False)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror}; name another place") from error
     return path

@@ -75,12 +75,14 @@ def open_source(place: str | PathLike[str], *, trust: bool = False) -> Source:
     return MinariSource(fspath(place))
 
 
-def write_episodes(place: str | PathLike[str], episodes: Iterable[Episode], spaces: Spaces, **options: Any) -> Path:
+def write_episodes(
+    place: str | PathLike[str], episodes: Iterable[Episode], spaces: Spaces, *, overwrite: bool = False
+) -> Path:
     """Write episodes to an `.npz` file, or else as a Minari dataset of that name or path; returns where they are."""
     path = Path(place)
     if path.suffix == SUFFIX:
-        return write_npz(path, episodes, spaces)
-    return write_minari(fspath(place), episodes, spaces, **options)
+        return write_npz(path, episodes, spaces, overwrite=overwrite)
+    return write_minari(fspath(place), episodes, spaces, overwrite=overwrite)
 
 
 def load_into(
@@ -122,6 +124,7 @@ def save_minari(
     *,
     env: str | None = None,
     data_format: str = "hdf5",
+    overwrite: bool = False,
     trust: bool = False,
 ) -> Path:
     """Write what a storage or a run holds as a Minari dataset, and return its folder.
@@ -136,6 +139,8 @@ def save_minari(
         Id of the environment; that of a run is known.
     data_format : str
         Minari's: hdf5 or arrow.
+    overwrite : bool
+        Put it in the place of a dataset of that name.
     trust : bool
         Whether code that the run's files name may be imported.
     """
@@ -144,7 +149,7 @@ def save_minari(
         source: Source = StorageSource(data, Spaces(spaces.observation, spaces.action, env))
     else:
         source = open_source(data, trust=trust)
-    return write_minari(fspath(name), source, source.spaces, data_format=data_format)
+    return write_minari(fspath(name), source, source.spaces, data_format=data_format, overwrite=overwrite)
 
 
 def _of_run(run: RunDirectory, *, trust: bool) -> tuple[BaseBuffer, Spaces]:

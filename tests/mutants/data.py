@@ -27,4 +27,6 @@ MUTANTS: Final = (
     Mutant("data fall into own experience", "data/storing.py",
            "_Lanes(storage, storage.data_source if part is None else part)", "_Lanes(storage, 0)",
            ("tests/unit/data/test_mixed.py",)),
+    Mutant("data are written over others unasked", "data/episode.py",
+           "if exists and not overwrite:", "if False:", DATA),
 )  # fmt: skip

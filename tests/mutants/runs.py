@@ -453,7 +453,7 @@ MUTANTS: Final = (
         LOCK,
     ),
     Mutant(
-        "rewards are scaled anew where a run is resumed",
+        "reward scaling starts over where a run is resumed",
         "scheme/collection/worker/acting.py",
         "        self._tell_actor(state.get(_OF_ACTOR, {}))\n",
         "",

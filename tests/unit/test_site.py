@@ -40,6 +40,20 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "names"),
+    [
+        ("sb3", ["DQN", "SAC", "TD3", "TQC", "EREBuffer", "HERBuffer", "NStepBuffer", "PERBuffer", "ReplayBuffer"]),
+        ("cleanrl", ["EREBuffer", "PERBuffer", "ReplayBuffer", "ReplayBufferSamples"]),
+        ("torchrl", ["EREBuffer", "PERBuffer", "ReplayBuffer"]),
+    ],
+)
+def test_every_adapter_is_in_the_reference(site: Path, library: str, names: list[str]) -> None:
+    page = (site / "docs" / "reference" / "adapters.html").read_text()
+    assert [name for name in names if f"recollect.adapters.{library}.{name}<" not in page] == []
+
+
+@pytest.mark.slow
 def test_options_stand_beside_the_classes_that_have_them(site: Path) -> None:
     storages = (site / "docs" / "reference" / "storages.html").read_text()
     assert "Options of EREBuffer" in storages

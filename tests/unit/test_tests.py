@@ -17,6 +17,8 @@ ALLOWED = {
     ("unit/agent/storages/experience/store/test_allocator.py", "_exit"): "os._exit: ends a fork without cleaning up",
     ("unit/agent/actors/networks/mlp/test_layers.py", "_WARM_UP"): "a limit that no quick test reaches",
     ("zygote.py", "_exit"): "os._exit: ends a fork without cleaning up",
+    ("unit/agent/kernels/test_products.py", "_exit"): "os._exit: ends a fork without cleaning up",
+    ("unit/agent/algorithms/on_policy/test_clipped.py", "_replace"): "public, by the rules of NamedTuple",
     ("unit/agent/storages/off_policy/test_nstep_replay_storage.py", "_fields"): "public, by the rules of NamedTuple",
 }
 MAX_ALLOWED = 14

@@ -33,14 +33,11 @@ class HERBuffer(EREBuffer, HerReplayBuffer):
         As in `ReplayBuffer`.
     env : VecEnv
         Whose first environment's `compute_reward` is asked; SB3 gives it.
-    n_sampled_goal : int, optional
-        SB3's name for `share`: relabelled rows for each one that is not.
-    goal_selection_strategy : str or GoalSelectionStrategy, optional
-        SB3's name for `strategy`.
     copy_info_dict : bool
         Infos are not stored: the reward function gets empty ones, with a warning if it was to get others.
     **options
-        As in `ReplayBuffer`, and `share`, `strategy`, `compute_reward`, `compute_terminated`.
+        As in `ReplayBuffer`, and `share`, `strategy`, `compute_reward`, `compute_terminated`. SB3's names go, too:
+        `n_sampled_goal` are relabelled rows for each one that is not, `goal_selection_strategy` is `strategy`.
     """
 
     storage_class = HERStorage

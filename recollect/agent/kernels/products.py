@@ -50,7 +50,7 @@ def find_routine(name: str) -> int | None:
     return None
 
 
-def _are_blocks_faster() -> bool:
+def are_blocks_faster() -> bool:
     """Whether BLAS knows little of this processor, and nobody told PyTorch or oneDNN to do without vectors.
 
     A rule and no trial: products differ in their last bits, and runs of one machine must not.
@@ -62,7 +62,7 @@ def _are_blocks_faster() -> bool:
 
 
 _blas, _blocks = find_routine("sgemm_"), find_routine(BRGEMM)
-_uses_blocks = _blocks is not None and _are_blocks_faster()
+_uses_blocks = _blocks is not None and are_blocks_faster()
 HAS_PRODUCTS: Final = _uses_blocks or _blas is not None
 """Whether kernels can multiply: whether PyTorch's build exports a routine."""
 USES_THREADS: Final = not _uses_blocks

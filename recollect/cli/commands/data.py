@@ -23,6 +23,7 @@ _EXAMPLES: Final = """\
   recollect data merge random.npz medium.npz --to both.npz
   recollect data slice medium.npz --to good.npz --episodes 10:60 --min-return -300"""
 _ACTIONS: Final = ("info", "convert", "merge", "slice")
+_SLICING: Final = ("episodes", "min_return", "max_return", "max_steps")
 _NUM_BINS: Final = 10
 _BAR: Final = 40
 
@@ -33,6 +34,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("action", choices=_ACTIONS, help="what to do")
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="where the data are")
     parser.add_argument("--to", metavar="PLACE", help="an .npz file, or name or path of a Minari dataset")
+    parser.add_argument("--force", action="store_true", help="overwrite what is there")
     parser.add_argument("--episodes", metavar="A:B", help="slice: episodes A to B, counted from 0")
     parser.add_argument("--min-return", type=float, metavar="X", help="slice: only episodes with a return of X or more")
     parser.add_argument("--max-return", type=float, metavar="X", help="slice: only episodes with a return of X or less")
@@ -43,20 +45,17 @@ def make_parser() -> CommandParser:
 
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
-    if options.action != "merge" and len(options.sources) > 1:
-        raise ConfigError(f"`recollect data {options.action}` takes one source, got {len(options.sources)}; merge them")
+    _check_options(options)
     sources = [open_source(place, trust=options.trust) for place in options.sources]
     if options.action == "info":
         for line in describe(sources[0]):
             say(line)
         return 0
-    if options.to is None:
-        raise ConfigError(f"`recollect data {options.action}` needs a place to write to: --to data.npz")
     _check_alike(sources, options.sources)
     episodes: Iterable[Episode] = chain.from_iterable(sources)
     if options.action == "slice":
         episodes = _sliced(episodes, options)
-    say(f"data: {write_episodes(options.to, episodes, sources[0].spaces)}")
+    say(f"data: {write_episodes(options.to, episodes, sources[0].spaces, overwrite=options.force)}")
     return 0
 
 
@@ -82,6 +81,21 @@ def describe(source: Source) -> Iterator[str]:
         yield f"lengths       {_summary(lengths)}"
         yield f"returns       {_summary(returns)}"
         yield from _histogram(returns)
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Refuse options that an action does without, and an action without those that it needs."""
+    command = f"`recollect data {options.action}`"
+    if options.action != "merge" and len(options.sources) > 1:
+        raise ConfigError(f"{command} takes one source, got {len(options.sources)}; merge them")
+    given = [name for name in _SLICING if getattr(options, name) is not None]
+    if given and options.action != "slice":
+        option = given[0].replace("_", "-")
+        raise ConfigError(f"{command} takes all episodes, got --{option}; use `recollect data slice`")
+    if options.action == "info" and (options.to is not None or options.force):
+        raise ConfigError(f"{command} writes nothing; leave out --to and --force, or use `recollect data convert`")
+    if options.action != "info" and options.to is None:
+        raise ConfigError(f"{command} needs a place to write to: --to data.npz")
 
 
 def _summary(values: list[int] | list[float]) -> str:

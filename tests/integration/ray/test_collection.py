@@ -219,7 +219,7 @@ def test_a_straggler_is_stopped_and_what_it_has_is_kept(
 
     def tell_and_release(index: int, method: str, *args: object) -> None:
         tell(index, method, *args)
-        # Answered after the word was heard.
+        # Answered after the signal was received.
         ray.get(workers.handle(index).progress.options(concurrency_group="control").remote())
         (tmp_path / "hang").unlink()
 

@@ -105,6 +105,54 @@ def test_dict_and_flat_observations_draw_the_same_rows() -> None:
     assert torch.equal(*drawn)
 
 
+class DrawsLikeTheirs(sb3.ReplayBuffer):
+    sample = stable_baselines3.common.buffers.BaseBuffer.sample  # type: ignore[assignment]
+
+
+class Split(gym.ObservationWrapper[Any, Any, Any]):
+    """Observations as a dict of two parts."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        num = env.observation_space.shape[0]  # type: ignore[index]
+        parts = {"first": 1, "rest": num - 1}
+        self.observation_space = spaces.Dict(
+            {name: spaces.Box(-np.inf, np.inf, (length,), np.float32) for name, length in parts.items()}
+        )
+
+    def observation(self, observation: np.ndarray) -> dict[str, np.ndarray]:
+        return {"first": observation[:1], "rest": observation[1:]}
+
+
+@pytest.mark.parametrize("is_dict", [False, True])
+@pytest.mark.parametrize("is_normalised", [False, True])
+@pytest.mark.parametrize(("name", "env", "num_envs"), [("SAC", "Pendulum-v1", 2), ("DQN", "CartPole-v1", 1)])
+def test_an_algorithm_learns_to_the_bit_what_it_learns_from_the_same_rows_of_their_buffer(
+    name: str, env: str, num_envs: int, is_normalised: bool, is_dict: bool
+) -> None:
+    """Rewards, truncations, last observations, dtypes and normalisation are theirs; only the draws are our own."""
+
+    def learn(**options: Any) -> Any:
+        made = [lambda: Split(gym.make(env)) if is_dict else gym.make(env)] * num_envs
+        envs: Any = DummyVecEnv(made)
+        return getattr(stable_baselines3, name)(
+            "MultiInputPolicy" if is_dict else "MlpPolicy",
+            VecNormalize(envs) if is_normalised else envs,
+            buffer_size=300,
+            learning_starts=40,
+            batch_size=16,
+            train_freq=2,
+            policy_kwargs={"net_arch": [16]},
+            seed=1,
+            **options,
+        ).learn(500)
+
+    theirs = learn()
+    ours = learn(replay_buffer_class=DrawsLikeTheirs, replay_buffer_kwargs={"seed": 0})
+    for one, other in zip(theirs.policy.parameters(), ours.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_ring_positions_are_those_of_sb3() -> None:
     stream = make_stream(4, 14, 2)
     theirs = stable_baselines3.common.buffers.ReplayBuffer(20, BOX, ACTION, n_envs=2)

@@ -13,7 +13,7 @@ from tensordict import TensorDict
 from torchrl.envs.transforms import MultiStepTransform
 
 from recollect.adapters.torchrl import EREBuffer, PERBuffer, ReplayBuffer
-from recollect.errors import ConfigError, SchemaError, StorageError
+from recollect.errors import ConfigError, RecollectWarning, SchemaError, StorageError
 from tests.unit.adapters.streams import Step, make_stream, window_of
 
 
@@ -163,6 +163,13 @@ def test_a_batch_goes_through_the_transforms() -> None:
     assert set(info) == {"index", "priority_weight"}
     assert (info["index"] < 30).all()
     rb.update_priority(info["index"], torch.ones(4))
+
+
+def test_what_only_the_next_step_has_is_not_lost_in_silence() -> None:
+    steps = to_tensordict(make_stream(1, 5, 1))
+    steps["next", "agent", "success"] = torch.zeros(1, 5, 1)
+    with pytest.warns(RecollectWarning, match="'agent', 'success'.*not stored"):
+        ReplayBuffer(100).extend(steps)
 
 
 def test_what_cannot_work_is_refused() -> None:

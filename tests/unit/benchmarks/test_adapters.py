@@ -1,6 +1,6 @@
 """The benchmark of adapters: both sides of each loop take turns, and the table has what there is."""
 
-from benchmarks import adapters
+from benchmarks import adapter_loops, adapters
 
 
 def test_the_sides_take_turns_seed_by_seed() -> None:
@@ -30,3 +30,7 @@ def test_the_table_has_the_best_time_and_the_mean_score() -> None:
         "| SB3's DQN, return | 2 | 200 ± 100 | 500 ± 0 |",
         "| SB3, CleanRL, MB of 5,000 stacks of frames | | 282 | 36 |",
     ]
+
+
+def test_the_score_is_the_mean_return_of_the_last_half() -> None:
+    assert adapter_loops.late_return([10.0, 30.0, 20.0, 40.0], num_steps=100) == 30.0

@@ -187,7 +187,7 @@ def test_names_that_lead_nowhere_say_so(tmp_path: Path) -> None:
         rc.load_minari(tmp_path / "none-v0", into=rc.ReplayBuffer.standalone(10))
     storage = make_storage("vector", 1)
     rc.save_minari(storage, tmp_path / "data-v0")
-    with pytest.raises(ConfigError, match="holds a dataset already"):
+    with pytest.raises(ConfigError, match="exists already"):
         rc.save_minari(storage, tmp_path / "data-v0")
 
 
@@ -324,3 +324,67 @@ def test_an_episode_that_terminated_is_not_truncated_too(tmp_path: Path) -> None
 def test_parts_with_a_slash_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="without a slash"):
         make_episode(observations={"a/b": np.zeros((4, 1), np.float32)})
+
+
+@pytest.mark.parametrize("place", ["data.npz", "data-v0"])
+def test_data_are_overwritten_only_if_asked(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = f"./{place}"
+    for name, num_steps in (("short.npz", 3), ("long.npz", 9)):
+        write_episodes(name, [make_episode(num_steps)], SPACES)
+    convert = ["data", "convert", "short.npz", "--to", target]
+    assert main(convert) == 0
+    assert main(["data", "merge", target, "long.npz", "--to", target]) == 2
+    assert "overwrite it: --force" in capsys.readouterr().err
+    assert [len(episode) for episode in open_source(target)] == [3]
+    # Into one of the sources, too.
+    assert main(["data", "merge", target, "long.npz", "--to", target, "--force"]) == 0
+    assert [len(episode) for episode in open_source(target)] == [3, 9]
+
+
+def test_what_is_overwritten_stays_until_the_new_data_are_whole(tmp_path: Path) -> None:
+    def failing() -> Iterator[Episode]:
+        yield make_episode()
+        raise ValueError("no more")
+
+    for place in (tmp_path / "data.npz", tmp_path / "data-v0"):
+        write_episodes(place, [make_episode(4)], SPACES)
+        with pytest.raises(ValueError, match="no more"):
+            write_episodes(place, failing(), SPACES, overwrite=True)
+        assert [len(episode) for episode in open_source(place)] == [4]
+
+
+def test_places_that_cannot_be_written_say_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="name another place"):
+        write_episodes(tmp_path / "file" / "data.npz", [make_episode()], SPACES)
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(ConfigError, match="exists already"):
+        write_episodes(tmp_path / "folder.npz", [make_episode()], SPACES)
+    with pytest.raises(StorageError, match="name another place"):
+        write_episodes(tmp_path / "folder.npz", [make_episode()], SPACES, overwrite=True)
+    root = write_episodes(tmp_path / "data-v0", [make_episode()], SPACES)
+    with pytest.raises(ConfigError, match="the folder around it"):
+        write_episodes(root / "data", [make_episode()], SPACES, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["convert", "data.npz", "--to", "new.npz", "--episodes", "0:1"], "recollect data slice"),
+        (["merge", "data.npz", "--to", "new.npz", "--max-steps", "3"], "got --max-steps"),
+        (["info", "data.npz", "--to", "new.npz"], "writes nothing"),
+        (["info", "data.npz", "data.npz"], "takes one source"),
+        (["slice", "data.npz", "--episodes", "0:1"], "needs a place"),
+    ],
+)
+def test_options_that_an_action_does_not_take_are_refused(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_episodes("data.npz", [make_episode()], SPACES)
+    assert main(["data", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("new.npz").exists()

@@ -125,9 +125,9 @@ def test_blocks_are_taken_where_blas_leaves_vectors_unused(
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert products._are_blocks_faster() is expected
+    assert products.are_blocks_faster() is expected
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert not products._are_blocks_faster()
+    assert not products.are_blocks_faster()
 
 
 _SIZES = """
