@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from recollect import metrics
+from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.files.lock import FolderLock
 from recollect.roles import Training
@@ -174,6 +175,15 @@ class Recorder:
 
     def _capture(self, learner: Training, *, with_storage: bool = True) -> Callable[[], Path]:
         """Copy what a checkpoint needs, and return the function that writes it, for any thread to call."""
+        storage = learner.scheme.storage
+        if self._with_storage and not isinstance(storage, BaseBuffer):
+            self._with_storage = False
+            warnings.warn(
+                f"checkpoints lack the replay, because {type(storage).__name__} cannot be saved: a resumed run begins "
+                "with an empty one; derive it from ReplayBuffer, or another storage of the library",
+                RecollectWarning,
+                stacklevel=2,
+            )
         captured = capture_training(
             self.folder,
             learner.scheme,
