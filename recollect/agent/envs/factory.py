@@ -17,7 +17,7 @@ from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors.kinds import BUILDERS, EnvBuilder
 from recollect.agent.wrapping import Wrapping, wrapped
 from recollect.checks import check_count, check_number, check_whole
-from recollect.errors import ConfigError, closest, OwnPart
+from recollect.errors import ConfigError, OwnPart, closest
 from recollect.roles import EnvFunction
 
 if TYPE_CHECKING:

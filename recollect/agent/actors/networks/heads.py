@@ -137,8 +137,8 @@ def build_policy(
         return None
     if callable(config.policy_head):
         with OwnPart("policy_head must be made of a number of features, an action space and the actor's config"):
-            head = config.policy_head(num_features, space, config)
-        return _checked(head, num_features, space, masks)
+            own = config.policy_head(num_features, space, config)
+        return _checked(own, num_features, space, masks)
     if callable(plan.policy):
         return plan.policy(num_features, space, config)
     heads = _HEADS[plan.policy]

@@ -17,7 +17,7 @@ from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
 from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf
-from recollect.errors import SchemaError, OwnPart
+from recollect.errors import OwnPart, SchemaError
 from recollect.roles import Observation
 
 HerFunction = Callable[..., Any]
