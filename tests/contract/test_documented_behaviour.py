@@ -21,7 +21,7 @@ from recollect.agent.storages import GAEBuffer, HERBuffer, PERBuffer, ReplayBuff
 from recollect.agent.storages.experience.store import allocator
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage
 from recollect.config.parts import listed_options
-from recollect.errors import RecollectWarning, SchemaError
+from recollect.errors import ConfigError, RecollectWarning, SchemaError
 from tests.samples import make_slice, one_step, with_goals
 
 GAMMA = 0.9
@@ -103,6 +103,8 @@ def a_class_written_after_the_template_trains(tmp_path: Path) -> None:
     again = rc.Agent.load(tmp_path / "run", storage=FromTemplate)
     assert again.num_steps == agent.num_steps
     again.learn(30)
+    with pytest.raises(ConfigError, match="FromTemplate cannot be filled from other processes; derive it from Replay"):
+        rc.Agent("ddqn", "CartPole-v1", FromTemplate, num_col_workers=1, **{"storage.size": 50})
 
 
 def rollout(cls: type[Any]) -> Any:
