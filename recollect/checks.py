@@ -44,9 +44,9 @@ def check_number(name: str, value: object, low: float, high: float = math.inf, *
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high) or (above_low and number == low):
-        limits = f"{'above' if above_low else 'at least'} {low:g}"
-        limits += f" and at most {high:g}" if math.isfinite(high) else ""
-        raise ConfigError(f"{name} must be a number {limits}, got {value!r}")
+        limits = [f"{'above' if above_low else 'at least'} {low:g}"] if math.isfinite(low) else []
+        limits += [f"at most {high:g}"] if math.isfinite(high) else []
+        raise ConfigError(f"{name} must be a number{' ' if limits else ''}{' and '.join(limits)}, got {value!r}")
     return number
 
 

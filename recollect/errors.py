@@ -12,6 +12,10 @@ class ConfigError(RecollectError, ValueError):
     """A parameter has a value that cannot work."""
 
 
+class PartError(ConfigError):
+    """A part of the user's own raised an error."""
+
+
 class SchemaError(RecollectError, ValueError):
     """Data do not have the keys, shapes, dtypes or values that the receiver holds."""
 
@@ -57,6 +61,23 @@ def closest(name: str, known: Iterable[str], otherwise: str | None = None) -> st
     return f"known: {', '.join(names)}" if otherwise is None else otherwise
 
 
+class OwnPart:
+    """Says what is expected of a part of the user's own, in a block in which it may raise whatever it likes."""
+
+    def __init__(self, expected: str) -> None:
+        self._expected = expected
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, RecollectError) or _is_of_memory(error):
+            return
+        # The kind of an error that comes of being called with something else says nothing.
+        name = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+        raise PartError(f"{self._expected}: {name}{' '.join(str(error).split())}") from error
+
+
 class MemoryExplained:
     """Says of what takes more memory than there is, in a block, which options make it smaller."""
 
@@ -67,12 +88,13 @@ class MemoryExplained:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # PyTorch has no error of its own for this.
-        is_memory = isinstance(error, MemoryError) or (
-            isinstance(error, RuntimeError) and "allocate memory" in str(error)
-        )
-        if is_memory and not isinstance(error, RecollectError):
+        if _is_of_memory(error) and not isinstance(error, RecollectError):
             raise OutOfMemoryError(
                 f"{self._what} needs more memory than there is ({error}); use fewer environments, smaller networks or "
                 "batches"
             ) from error
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    """Whether there was too little memory, for which PyTorch has no error of its own."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error))

@@ -105,7 +105,9 @@ class Registry(Mapping[str, PartT]):
                 "give it again from Python, or move it to a module"
             )
         are = "are" if self.kind.endswith("s") else "is"
-        raise ConfigError(f"there {are} no {self.kind} {name!r}; {closest(known.lower(), self)}")
+        module, _, path = name.rpartition(".")
+        hint = f"did you mean '{module}:{path}'?" if is_reference(f"{module}:{path}") else closest(known.lower(), self)
+        raise ConfigError(f"there {are} no {self.kind} {name!r}; {hint}")
 
     def spelled(self, name: str) -> str:
         """A name as it is registered, whatever its case; one that is not known, as it is."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from recollect.agent.registry import NAME, WRAPPERS, found_options, reference_to
-from recollect.errors import ConfigError
+from recollect.errors import OwnPart
 
 if TYPE_CHECKING:
     import gymnasium as gym
@@ -22,13 +22,8 @@ class Wrapping:
 
     def __call__(self, env: "gym.Env[Any, Any]") -> "gym.Env[Any, Any]":
         """Wrap an environment."""
-        import gymnasium as gym  # late: configs name wrappers without it
-
-        try:
+        with OwnPart(f"the wrapper {reference_to(self.wrapper)} does not take the options {dict(self.options)}"):
             return self.wrapper(env, **self.options)
-        except (TypeError, ValueError, gym.error.Error) as error:
-            name = reference_to(self.wrapper)
-            raise ConfigError(f"the wrapper {name} does not take the options {dict(self.options)}: {error}") from error
 
 
 def wrapped(build: "Callable[[], gym.Env[Any, Any]]", wrappings: Iterable[Wrapping]) -> "gym.Env[Any, Any]":

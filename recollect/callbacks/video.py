@@ -34,6 +34,7 @@ class RecordVideo(Callback):
         check_renders(scheme)
 
     def on_start(self, learner: "Learner") -> None:
+        learner.folder  # noqa: B018  # says now that there is none, not after the first steps
         self._next = (learner.num_steps // self.every_steps + 1) * self.every_steps
 
     def on_step(self, learner: "Learner") -> None:

@@ -4,16 +4,18 @@ import errno
 import logging
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from itertools import chain
+from itertools import chain, dropwhile
+from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any, Final, TextIO
 
 from recollect import __version__, keys
-from recollect.errors import ConfigError, RecollectError, RecollectWarning, closest
+from recollect.errors import CallbackError, ConfigError, PartError, RecollectError, RecollectWarning, closest
 from recollect.interrupts import Interrupts, Terminated, exit_code, interruptible
 
 USAGE_ERROR: Final = 2
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(arguments)
     except RecollectError as error:
         # Errors tell callers from Python what to change; here it is said as typed on a command line.
+        sys.stderr.write(own_traceback(error))
         _complain(f"error: {_as_typed(str(error))}")
         return USAGE_ERROR
     except Interrupts as interrupt:
@@ -95,6 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _as_typed(message: str) -> str:
     """An error's advice for Python callers, in the words of the command line."""
     return message.replace("Use the algorithm ", "Use --algo ").replace("trust=True", "--trust")
+
+
+def own_traceback(error: BaseException) -> str:
+    """Where the user's own code raised what an error was made of; empty if that was no code of theirs."""
+    cause = error.__cause__ if isinstance(error, CallbackError | PartError) else None
+    if cause is None:
+        return ""
+    frames = traceback.extract_tb(cause.__traceback__)
+    package = str(Path(__file__).parents[1])
+    own = [*dropwhile(lambda frame: frame.filename.startswith(package), frames)]
+    told = "".join((*traceback.format_list(own), *traceback.format_exception_only(cause)))
+    return f"Traceback (most recent call last):\n{told}" if own else ""
 
 
 def _run(arguments: list[str]) -> int:

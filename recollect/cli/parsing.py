@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from recollect.errors import ConfigError, closest
@@ -80,6 +81,13 @@ def count(text: str) -> int:
     if not text.replace("_", "").isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+def folder_name(text: str) -> str:
+    """Read the name of a folder, without where it lies."""
+    if text in ("", ".", "..") or Path(text).name != text:
+        raise argparse.ArgumentTypeError(f"must be the name of a folder, got {text!r}; --out says where it lies")
+    return text
 
 
 def shown(value: object) -> str:

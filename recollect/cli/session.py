@@ -88,6 +88,7 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
     scheme, config = _prepare(config)
     document = config.with_defaults().to_document()
     callbacks = named_callbacks(config)
+    made = [parent for parent in (options.out, *options.out.parents) if not parent.exists()]
     folder = new_folder(options.out, name)
     kept = _SessionOptions(
         saves_replay=not options.no_replay,
@@ -116,7 +117,8 @@ def begin(config: RunConfig, name: str, options: argparse.Namespace) -> int:
         if not RunDirectory(folder).exists:
             with suppress(OSError):  # a folder that others have put files into stays
                 remove_file(folder / _OPTIONS_FILE)
-                folder.rmdir()
+                for empty in (folder, *made):
+                    empty.rmdir()
         raise
     return _train(learner, config, folder)
 

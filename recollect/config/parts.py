@@ -22,6 +22,7 @@ NAMED_PARTS: Final = (ALGO, ENV, STORAGE)
 # Transitions that a replay storage holds if no size is given; memory is taken only as it fills.
 MAX_TRANSITIONS: Final = 1_000_000
 
+_WHAT: Final = {ALGO: "an algorithm", STORAGE: "a storage"}
 _REGISTRIES: Final[Mapping[str, Registry[Any]]] = {ALGO: ALGORITHMS, ENV: ENVS, STORAGE: STORAGES}
 
 
@@ -57,9 +58,12 @@ def given_name(part: str, given: object) -> Any:
 def class_of(part: str, name: str) -> Any:
     """Find an algorithm or a storage by its name."""
     found = registry(part).find(name)
-    if not hasattr(found, "create_factory"):
+    is_class = hasattr(found, "create_factory")
+    # Algorithms say whether they are on-policy, storages do not.
+    if not is_class or hasattr(found, "is_on_policy") is (part == STORAGE):
+        wanted = _WHAT[part] if is_class else "a class with create_factory"
         base = "DDQN, SAC or another algorithm" if part == ALGO else "ReplayBuffer or another storage"
-        raise ConfigError(f"{part} must be a class with create_factory, got {found!r}; derive it from {base}")
+        raise ConfigError(f"{part} must be {wanted}, got {found!r}; derive it from {base}")
     return found
 
 

@@ -48,13 +48,18 @@ def read_returns(run: RunDirectory) -> Returns:
     return Returns(training, metrics.TRAIN_RETURN)
 
 
+def whole_curves(curves: Sequence[Points]) -> list[Points]:
+    """Curves without those that are a single point so far, unless all of them are: one would leave no common steps."""
+    return [curve for curve in curves if len(curve.steps) > 1] or list(curves)
+
+
 def make_group(curves: Sequence[Points]) -> Points:
     """Bring the curves of several seeds, none of them empty, to common steps: those that all of them reached."""
     first = max(curve.steps[0] for curve in curves)
     last = max(first, min(curve.steps[-1] for curve in curves))
     steps = curves[0].steps
     if any(not np.array_equal(steps, curve.steps) for curve in curves):
-        steps = np.linspace(first, last, NUM_POINTS)
+        steps = np.linspace(first, last, NUM_POINTS if last > first else 1)
     return Points(steps, np.stack([np.interp(steps, curve.steps, curve.values) for curve in curves]))
 
 

@@ -19,6 +19,7 @@ from recollect.runs.curves import (
     make_group,
     open_runs,
     read_points,
+    whole_curves,
 )
 from recollect.runs.directory import RunDirectory
 
@@ -78,7 +79,10 @@ def plot_runs(paths: Sequence[Path], out: Path | str, by: str | None = None) -> 
     figure, all_axes = panels(len(tasks))
     for axes, (env, labels) in zip(all_axes, tasks.items(), strict=True):
         for label, points in labels.items():
-            _draw_group(axes, label, make_group(points))
+            kept = whole_curves(points)
+            if num_short := len(points) - len(kept):
+                label += f", without {num_short} of one point"
+            _draw_group(axes, label, make_group(kept))
         _finish(axes, env)
     if any(len(points) > 1 for labels in tasks.values() for points in labels.values()):
         figure.supxlabel("several runs: interquartile mean and its 95 % bootstrap interval", fontsize=8)

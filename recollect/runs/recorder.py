@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from recollect import metrics
+from recollect.agent.storages.base_buffer import BaseBuffer
 from recollect.errors import ConfigError, RecollectWarning, StorageError
 from recollect.files.lock import FolderLock
-from recollect.roles import Training
+from recollect.roles import Storage, Training
 from recollect.runs.checkpointing.background import BackgroundWriter
 from recollect.runs.checkpointing.pace import CheckpointPace, next_multiple
 from recollect.runs.checkpointing.saving import LoopState, capture_training, restore_training
@@ -178,8 +179,20 @@ class Recorder:
         self.finish(learner)
         return self._capture(learner, with_storage=with_storage)()
 
+    def _warn_of_lost_replay(self, storage: Storage) -> None:
+        """Say once that checkpoints lack the replay, where the storage is not one of the library's."""
+        if self._with_storage and not isinstance(storage, BaseBuffer):
+            self._with_storage = False
+            warnings.warn(
+                f"checkpoints lack the replay, because {type(storage).__name__} cannot be saved: a resumed run begins "
+                "with an empty one; derive it from ReplayBuffer, or another storage of the library",
+                RecollectWarning,
+                stacklevel=3,
+            )
+
     def _capture(self, learner: Training, *, with_storage: bool = True) -> Callable[[], Path]:
         """Copy what a checkpoint needs, and return the function that writes it, for any thread to call."""
+        self._warn_of_lost_replay(learner.scheme.storage)
         loop = LoopState(
             learner.elapsed_s,
             learner.callback_states(),

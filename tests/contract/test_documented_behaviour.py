@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 
+import recollect as rc
 from recollect import keys
 from recollect.agent.algorithms.utils import get_gradients, set_gradients
 from recollect.agent.storages import GAEBuffer, HERBuffer, PERBuffer, ReplayBuffer, Storage
 from recollect.agent.storages.experience.store import allocator
 from recollect.agent.storages.off_policy.nstep_replay_storage import NStepReplayStorage
 from recollect.config.parts import listed_options
-from recollect.errors import RecollectWarning, SchemaError
+from recollect.errors import ConfigError, RecollectWarning, SchemaError
 from tests.samples import make_slice, one_step, with_goals
 
 GAMMA = 0.9
@@ -34,52 +35,76 @@ def build(cls: type[Any], *values: Any, **options: Any) -> Any:
 
 
 class FromTemplate(Storage):
-    """A storage written after the template: every method takes `*args`."""
+    """A storage written after the template, and nothing else of ours: every method takes `*args`."""
+
+    def __init__(self, size: int, device: Any, actor: Any, algorithm: Any, *args: Any) -> None:
+        super().__init__(size, device, actor, algorithm, *args)
+        self.steps: list[dict[str, Any]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     @classmethod
     def create_factory(cls, size: int, *args: Any) -> Any:
         return lambda *parts: cls(size, *parts)
 
     def init_tensors(self, sample: Any, *args: Any) -> None:
-        super().init_tensors(sample, *args)  # type: ignore[safe-super]
+        self.calls.append((sample, *args))
 
     def insert_transition(self, sample: Any, *args: Any) -> None:
-        super().insert_transition(sample, *args)  # type: ignore[safe-super]
+        self.steps = [*self.steps, sample][-self.max_size :]
 
     def insert_data_slice(self, new_data: Any, *args: Any) -> None:
-        super().insert_data_slice(new_data, *args)  # type: ignore[safe-super]
+        for time in range(len(new_data[keys.REWARD])):
+            self.insert_transition(one_step(new_data, time))
 
     def get_all_buffer_data(self, data_to_cpu: bool = False, *args: Any) -> Any:
-        return super().get_all_buffer_data(data_to_cpu, *args)  # type: ignore[safe-super]
+        return {key: np.stack([step[key] for step in self.steps]) for key in self.steps[0]}
 
-    def before_gradients(self, *args: Any) -> None:
-        super().before_gradients(*args)  # type: ignore[safe-super]
+    def before_gradients(self, actor: Any, algo: Any, *args: Any) -> None:
+        self.calls.append((actor, algo, *args))
 
-    def after_gradients(self, batch: Any, info: Any, *args: Any) -> Any:
-        return super().after_gradients(batch, info, *args)  # type: ignore[safe-super]
+    def after_gradients(self, actor: Any, algo: Any, info: Any, *args: Any) -> Any:
+        self.calls.append((actor, algo, info, *args))
+        return info
 
     def generate_batches(self, num_mini_batch: int, mini_batch_size: int, num_epochs: int = 1, *args: Any) -> Any:
-        return super().generate_batches(num_mini_batch, mini_batch_size, num_epochs, *args)  # type: ignore[safe-super]
+        for number in range(num_epochs * num_mini_batch):
+            chosen = [self.steps[(number + row) % len(self.steps)] for row in range(mini_batch_size)]
+            wanted = (keys.OBS, keys.ACTION, keys.REWARD, keys.NEXT_OBS, keys.NEXT_DONE)
+            batch = {key: torch.as_tensor(np.concatenate([step[key] for step in chosen])) for key in wanted}
+            yield batch | {keys.DISCOUNT: self.algorithm.gamma * (1 - batch.pop(keys.NEXT_DONE).float())}
 
     def reset(self, *args: Any) -> None:
-        super().reset(*args)  # type: ignore[safe-super]
+        self.steps = []
 
     def update_storage_parameter(self, parameter_name: str, new_parameter_value: Any, *args: Any) -> None:
-        super().update_storage_parameter(parameter_name, new_parameter_value, *args)  # type: ignore[safe-super]
+        setattr(self, parameter_name, new_parameter_value)
 
 
 def a_class_written_after_the_template_fits(tmp_path: Path) -> None:
     storage = FromTemplate.create_factory(5)("cpu", None, None)
     storage.init_tensors({}, 1)
-    storage.insert_transition({}, 1)
-    storage.insert_data_slice({}, 1)
-    storage.get_all_buffer_data(True, 1)
-    storage.before_gradients("actor", "algo")
-    storage.after_gradients({}, {}, 1)
-    storage.generate_batches(1, 2, 3, True)
+    storage.insert_data_slice(make_slice(7), 1)
+    assert storage.get_all_buffer_data(True, 1)[keys.REWARD].ravel().tolist() == [2, 3, 4, 5, 6]
     storage.reset(1)
-    storage.update_storage_parameter("name", 1, 2)
-    assert storage.max_size == 5
+    assert (storage.max_size, storage.steps, len(storage), storage.num_bytes) == (5, [], 0, 0)
+
+
+def a_class_written_after_the_template_trains(tmp_path: Path) -> None:
+    agent = rc.Agent("ddqn", "CartPole-v1", FromTemplate, seed=1, start_steps=20, **{"storage.size": 50})
+    with pytest.warns(RecollectWarning, match="lack the replay, because FromTemplate cannot be saved") as caught:
+        agent.learn(60, log_dir=tmp_path / "run")
+    assert len([warning for warning in caught if "lack the replay" in str(warning.message)]) == 1
+    storage: Any = agent.scheme.storage
+    assert len(storage.steps) == 50
+    (actor, algo), (_, _, info, batch) = storage.calls[:2]
+    assert (actor, algo) == (agent.scheme.actor, agent.scheme.algo)
+    assert {"loss_q"} <= info[keys.ALGORITHM].keys()
+    assert keys.DISCOUNT in batch
+    again = rc.Agent.load(tmp_path / "run", storage=FromTemplate)
+    assert again.num_steps == agent.num_steps
+    again.learn(30)
+    with pytest.raises(ConfigError, match="FromTemplate cannot be filled from other processes; derive it from Replay"):
+        rc.Agent("ddqn", "CartPole-v1", FromTemplate, num_col_workers=1, **{"storage.size": 50})
 
 
 def rollout(cls: type[Any]) -> Any:
@@ -113,6 +138,16 @@ def a_key_that_is_not_kept_is_left_out_with_one_warning(tmp_path: Path) -> None:
             storage.insert_transition(step | {"Actoin": np.ones((1, 1))})
         storage.insert_data_slice(make_slice(2, first=4) | {"Actoin": np.ones((2, 1, 1))})
     assert storage.get_all_buffer_data()[keys.REWARD].ravel().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def keys_are_left_out_of_samples_that_are_as_long_as_others(tmp_path: Path) -> None:
+    storage = build(ReplayBuffer, 20)
+    steps = [one_step(make_slice(3), number) for number in range(3)]
+    storage.insert_transition(steps[0] | {keys.CUT: np.zeros((1, 1), np.float32)})
+    with pytest.warns(RecollectWarning, match="does not store 'Actoin' and leaves it out"):
+        storage.insert_transition(steps[1] | {"Actoin": np.ones((1, 1))})
+    storage.insert_transition(steps[2] | {keys.IREWARD: None})
+    assert storage.get_all_buffer_data()[keys.REWARD].ravel().tolist() == [0, 1, 2]
 
 
 def a_key_without_a_value_is_left_out(tmp_path: Path) -> None:
@@ -319,8 +354,10 @@ def sizes_are_listed_as_they_are(tmp_path: Path) -> None:
 
 BEHAVIOURS = (
     a_class_written_after_the_template_fits,
+    a_class_written_after_the_template_trains,
     on_policy_batches_take_shuffle,
     a_key_that_is_not_kept_is_left_out_with_one_warning,
+    keys_are_left_out_of_samples_that_are_as_long_as_others,
     a_key_without_a_value_is_left_out,
     a_key_that_is_needed_is_missed,
     errors_have_priorities_in_every_form,

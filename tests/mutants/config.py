@@ -26,6 +26,27 @@ MUTANTS: Final = (
         ("tests/unit/callbacks/test_named.py",),
     ),
     Mutant(
+        "tasks with goals are not relabelled",
+        f"{CONFIG}/kinds.py",
+        'STORAGE: {**storage, NAME: "her"}',
+        "STORAGE: document[STORAGE]",
+        KINDS,
+    ),
+    Mutant(
+        "a run with one point takes the curve of the others away",
+        "runs/curves.py",
+        "[curve for curve in curves if len(curve.steps) > 1] or list(curves)",
+        "list(curves)",
+        ("tests/unit/runs/test_plots.py",),
+    ),
+    Mutant(
+        "what fails in own code is told without where",
+        "cli/command.py",
+        'if own else ""',
+        'if not own else ""',
+        ("tests/unit/cli/test_mistakes.py",),
+    ),
+    Mutant(
         "a preset goes over what the user gives",
         f"{CONFIG}/layers.py",
         "merged[part] = old | new",

@@ -211,9 +211,16 @@ MUTANTS: Final = (
     Mutant(
         "each env shows the traceback of a failure that another has shown",
         f"{ENVS}/failures.py",
-        "            self._shown.add(code_path(text))\n",
+        "            self.shown.add(code_path(text))\n",
         "",
         FAILURES,
+    ),
+    Mutant(
+        "a failure in training is shown once more in evaluations",
+        f"{ENVS}/vec_env.py",
+        "self._driver.failures.shown = other._driver.failures.shown",
+        "pass",
+        ("tests/unit/test_api.py::test_a_failure_in_training_and_in_evaluations_is_shown_once",),
     ),
     Mutant(
         "a run ends without the traceback of the env",

@@ -483,6 +483,20 @@ MUTANTS = (
         PIECES,
     ),
     Mutant(
+        "a storage written after the template is called as the library's are",
+        "agent/storages/base.py",
+        '[1:3] == ["actor", "algo"]',
+        "[1:3] == []",
+        ("tests/contract/test_documented_behaviour.py",),
+    ),
+    Mutant(
+        "unknown keys of samples that are as long as others are refused",
+        "agent/storages/base_buffer.py",
+        "if not is_whole or len(kept := self._kept(sample)) == len(sample):",
+        "if len(kept := sample) == len(sample):",
+        ("tests/contract/test_documented_behaviour.py",),
+    ),
+    Mutant(
         "hidden states of a piece are those of its first steps",
         f"{EXPERIENCE}/store/ring/ring_access.py",
         "newest = [values[end - num_new[env] : end, None] for values in states]",

@@ -523,3 +523,25 @@ def test_public_names_are_shown_before_they_are_loaded() -> None:
 def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Agents'"):
         _ = recollect.Agents  # type: ignore[attr-defined]
+
+
+class Breaking(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment that raises in every third step."""
+
+    num_steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.num_steps += 1
+        if self.num_steps == 3:
+            raise OSError(f"no step {id(self)}")
+        return self.env.step(action)
+
+
+def test_a_failure_in_training_and_in_evaluations_is_shown_once(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent("ddqn", lambda: Breaking(short_cartpole(2)), **SMALL)
+    agent.learn(12)
+    agent.evaluate(6)
+    told = [record.getMessage() for record in caplog.records if "failed" in record.getMessage()]
+    assert [message.count("raise OSError") for message in told if "Traceback" in message] == [1]
+    counts = (agent.scheme.col_worker.envs_train.num_failures, agent.scheme.col_worker.envs_test.num_failures)
+    assert all(counts), counts

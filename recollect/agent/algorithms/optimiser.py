@@ -262,7 +262,8 @@ def optimiser_name(name: str, value: object) -> str:
     plain = str(value).lower()
     if plain not in OPTIMISERS:
         known = ", ".join(sorted(OPTIMISERS))
-        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {closest(plain, OPTIMISERS)}")
+        hint = closest(plain, OPTIMISERS, "give its name")
+        raise ConfigError(f"{name} must be one of {known}, got {value!r}; {hint}")
     return plain
 
 

@@ -190,7 +190,8 @@ def find_env(env_id: str) -> gym.envs.registration.EnvSpec:
     except ImportError as error:
         raise ConfigError(f"{env_id!r} names a module that cannot be imported: {error}") from error
     except gym.error.Error:
-        raise ConfigError(f"there is no env {env_id!r}; {_hint(env_id, gym.registry)}") from None
+        told = f": {module} neither has nor registers {name!r}" if is_reference(env_id) else ""
+        raise ConfigError(f"there is no env {env_id!r}{told}; {_hint(env_id, gym.registry)}") from None
     for prefix, needed in _ENTRY_POINTS.items():
         if str(spec.entry_point).startswith(prefix):
             _require(env_id, needed)

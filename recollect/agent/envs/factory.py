@@ -17,7 +17,7 @@ from recollect.agent.envs.spaces import check_spaces
 from recollect.agent.envs.vectors.kinds import BUILDERS, EnvBuilder
 from recollect.agent.wrapping import Wrapping, wrapped
 from recollect.checks import check_count, check_number, check_whole
-from recollect.errors import ConfigError, closest
+from recollect.errors import ConfigError, OwnPart, closest
 from recollect.roles import EnvFunction
 
 if TYPE_CHECKING:
@@ -111,7 +111,8 @@ class VecEnvFactory:
     def _found(self) -> tuple[gym.Space[Any], gym.Space[Any], bool]:
         """What one env tells: its spaces, and whether it gives masks."""
         env_fns = self.env_fns()
-        env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](self, [0], True)
+        with OwnPart(f"{self!r} cannot make its environment"):
+            env: Any = env_fns[0]() if env_fns else BUILDERS[self.kind](self, [0], True)
         if env_fns and not hasattr(env, "observation_space"):
             raise ConfigError(f"env_fn must return a Gymnasium environment, got {env!r}")
         prefix = "" if env_fns else "single_"

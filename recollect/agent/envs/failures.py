@@ -162,11 +162,13 @@ class FailureLog:
     ----------
     num_failures : int
         Failures so far.
+    shown : set of str
+        The kinds that were shown; other envs of the process may have it in common.
     """
 
     def __init__(self) -> None:
         self.num_failures = 0
-        self._shown: set[str] = set()
+        self.shown: set[str] = set()
         self._next_count = 10
 
     def read(self, infos: Mapping[str, Any]) -> np.ndarray | None:
@@ -181,8 +183,8 @@ class FailureLog:
         return lost if lost.any() else None
 
     def _report(self, env: int, failure: str, text: str) -> None:
-        if text and code_path(text) not in self._shown:
-            self._shown.add(code_path(text))
+        if text and code_path(text) not in self.shown:
+            self.shown.add(code_path(text))
             _LOG.warning("env %d failed and was rebuilt; further failures like this one are counted:\n%s", env, text)
         if self.num_failures >= self._next_count:
             _LOG.warning("envs have failed %d times so far, at last env %d with %s", self.num_failures, env, failure)

@@ -155,6 +155,10 @@ class VecEnv:
         """How often an env failed so far."""
         return self._driver.failures.num_failures
 
+    def share_failures(self, other: "VecEnv") -> None:
+        """Show a failure that other envs have shown no second time, and the other way round."""
+        self._driver.failures.shown = other._driver.failures.shown
+
     def reset(self) -> Observation:
         """Begin an episode in every env; the first time with the seeds, later with what follows from them.
 

@@ -4,17 +4,20 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from recollect.agent.storages.config import StorageConfig
 from recollect.checks import check_device
 from recollect.roles import Actor, Algorithm, Batch, Device, Info, Sample, VectorEnvs
+from recollect.roles import Storage as StorageRole
 
 
 class Storage(ABC):
     """Base class of all storages: experience in, batches out.
 
-    Its methods may be written with more parameters, as they take any here.
+    A class may be written after this one alone. Its methods may have more parameters, as they take any here. One that
+    counts what it stores, in `__len__`, has it shown beside the training.
 
     Parameters
     ----------
@@ -40,6 +43,15 @@ class Storage(ABC):
     def capacity(self) -> int:
         """Transitions that there is room for, of all environments and sources together."""
         return self.max_size * self.algorithm.envs.num_envs
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the stored steps take; 0 of a storage that does not count them."""
+        return 0
+
+    def __len__(self) -> int:
+        """Transitions stored, of all environments and sources together; 0 of a storage that does not count them."""
+        return 0
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled or copied."""
@@ -69,13 +81,27 @@ class Storage(ABC):
     def get_all_buffer_data(self, data_to_cpu: bool = False, *args: Any, **options: Any) -> Batch:
         """Return all that is stored, oldest first, `[time, num_envs, ...]`."""
 
-    @abstractmethod
-    def before_gradients(self, *args: Any, **options: Any) -> None:
-        """Do what has to be done before gradients are computed."""
+    # Two forms of each are documented: this class's own, and that of the storages of the library.
+    if TYPE_CHECKING:
 
-    @abstractmethod
-    def after_gradients(self, batch: Batch, info: Info, *args: Any, **options: Any) -> Info:
-        """Learn from the gradient computation of `batch`; returns `info`, extended."""
+        @abstractmethod
+        def before_gradients(self, *args: Any, **options: Any) -> None: ...
+
+        @abstractmethod
+        def after_gradients(self, *args: Any, **options: Any) -> Info: ...
+
+    else:
+
+        @abstractmethod
+        def before_gradients(self, actor: Actor, algo: Algorithm, *args: Any, **options: Any) -> None:
+            """Do what has to be done before gradients are computed; may also be written without parameters."""
+
+        @abstractmethod
+        def after_gradients(self, actor: Actor, algo: Algorithm, info: Info, *args: Any, **options: Any) -> Info:
+            """Learn from the gradients of a batch, which follows `info`; returns `info`, extended.
+
+            May also be written as `after_gradients(batch, info)`.
+            """
 
     @abstractmethod
     def generate_batches(
@@ -92,6 +118,25 @@ class Storage(ABC):
         self, parameter_name: str, new_parameter_value: object, *args: Any, **options: Any
     ) -> None:
         """Change a parameter while running; an unknown name changes nothing and warns."""
+
+
+def gradient_hooks(storage: StorageRole) -> tuple[Callable[[], object], Callable[[Batch, Info], Info]]:
+    """What to call before the gradients of a stage, and after those of each batch.
+
+    Both may have the parameters of `Storage`, or those of the library's storages, `()` and `(batch, info)`.
+    """
+    own: Any = storage  # of either form
+    before, after = storage.before_gradients, storage.after_gradients
+    if _takes_actor(type(own).before_gradients):
+        before = partial(own.before_gradients, own.actor, own.algorithm)
+    if _takes_actor(type(own).after_gradients):
+        after = lambda batch, info: own.after_gradients(own.actor, own.algorithm, info, batch)  # noqa: E731
+    return before, after
+
+
+@cache
+def _takes_actor(method: Callable[..., object]) -> bool:
+    return [*inspect.signature(method).parameters][1:3] == ["actor", "algo"]
 
 
 P = ParamSpec("P")

@@ -165,9 +165,14 @@ class BaseBuffer(ConfiguredStorage):
         A key whose value is None is left out, and so is, with a warning, one that `storage_tensors` does not have.
         """
         with self._store.lock:
-            # Samples with as many keys as one that was kept whole need no other look.
+            # Samples with as many keys as one that was kept whole need no other look, unless the store refuses them.
             is_whole = type(sample) is dict and len(sample) == self._num_keys
-            self._store.insert(sample if is_whole else self._kept(sample))
+            try:
+                self._store.insert(sample if is_whole else self._kept(sample))
+            except SchemaError:
+                if not is_whole or len(kept := self._kept(sample)) == len(sample):
+                    raise
+                self._store.insert(kept)
             self._on_append()
 
     def insert_data_slice(self, new_data: Sample, *, source: Hashable = 0, first_step: int | None = None) -> None:

@@ -17,7 +17,6 @@ from recollect.config.parts import (
     SCHEME,
     STORAGE,
     Option,
-    class_of,
     listed_options,
     options_of,
     plain_name,
@@ -51,8 +50,9 @@ def make_parser() -> CommandParser:
 def run(options: argparse.Namespace) -> int:
     """Print what was asked for."""
     if options.what == "options":
-        for name in options.names or (_RUN, ACTOR, SCHEME):
-            _print_options(name)
+        names = options.names or (_RUN, ACTOR, SCHEME)
+        for name, (prefix, known) in [(name, _find_options(name)) for name in names]:
+            _print_options(name, prefix, known)
         return 0
     if options.names:
         raise ConfigError(f"recollect list {options.what} takes no names, got {' '.join(options.names)}")
@@ -81,8 +81,7 @@ _LISTS: Final[Mapping[str, Callable[[], Iterable[tuple[str, str]]]]] = {
 _ON_REQUEST: Final = (WRAPPERS.group.rpartition(".")[2],)
 
 
-def _print_options(name: str) -> None:
-    prefix, known = _find_options(name)
+def _print_options(name: str, prefix: str, known: Mapping[str, Option]) -> None:
     print(f"options of {name}:")
     _print_rows((f"{prefix}{option.name}={shown(option.default)}", option.about) for option in known.values())
     print()
@@ -96,7 +95,7 @@ def _find_options(name: str) -> tuple[str, Mapping[str, Option]]:
     if name in (ACTOR, SCHEME):
         return f"{name}.", options_of(name)
     for part, options in ((ALGO, partial(options_of, ALGO)), (STORAGE, listed_options)):
-        is_own = is_reference(name) and hasattr(class_of(part, name), "is_on_policy") == (part == ALGO)
+        is_own = is_reference(name) and hasattr(registry(part).find(name), "is_on_policy") == (part == ALGO)
         if is_own or (plain := plain_name(part, name)) in registry(part):
             return f"{part}.", options(name if is_own else plain)
     known = [*registry(ALGO), *registry(STORAGE), ACTOR, SCHEME, _RUN]

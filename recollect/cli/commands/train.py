@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from recollect.cli.parsing import CommandParser, count, shown
+from recollect.cli.parsing import CommandParser, count, folder_name, shown
 from recollect.cli.summary import stem_of
 from recollect.config import RunConfig, parse_overrides, resolve, settings
 from recollect.config.files import parse_value
@@ -72,7 +72,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="train with N seeds, starting at --seed")
     parser.add_argument("--jobs", type=count, default=1, metavar="N", help="train N at a time, one thread each")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="parent folder of runs (runs)")
-    parser.add_argument("--name", help="name of the run's folder (<env>-<algo>-<seed>)")
+    parser.add_argument("--name", type=folder_name, help="name of the run's folder (<env>-<algo>-<seed>)")
     parser.add_argument("--no-replay", action="store_true", help="leave the replay out of checkpoints")
     parser.add_argument("--wandb", metavar="PROJECT", help="also send metrics to Weights & Biases")
     parser.add_argument("--mlflow", metavar="EXPERIMENT", help="also send metrics to MLflow")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from recollect.cli.parsing import CommandParser, count
+from recollect.cli.parsing import CommandParser, count, folder_name
 from recollect.cli.summary import say, stem_of
 from recollect.config import build, parse_overrides, resolve
 from recollect.config.run_config import AUTO
@@ -56,7 +56,7 @@ def make_parser() -> CommandParser:
     parser.add_argument("--preset", default=AUTO, metavar="NAME", help="preset that trials begin with, as for train")
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML or TOML file that trials begin with")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="FOLDER", help="parent folder (runs)")
-    parser.add_argument("--name", help="name of the study's folder (<env>-<algo>-tune)")
+    parser.add_argument("--name", type=folder_name, help="name of the study's folder (<env>-<algo>-tune)")
     parser.add_trust()
     return parser
 

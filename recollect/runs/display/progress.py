@@ -112,8 +112,9 @@ def returns_line(found: Metrics, returns: Sequence[float], *, sparks: bool = Tru
         parts.append(f"success {found[metrics.EVAL_SUCCESS]:.0%}")
     if found[metrics.UPDATES_PER_S] > 0:
         parts.append(f"updates/s {found[metrics.UPDATES_PER_S]:,.0f}")
-    fill = f"{found[metrics.STORAGE_SIZE]:,.0f}/{found[metrics.STORAGE_CAPACITY]:,.0f}"
-    parts.append(f"replay {fill} ({human_bytes(found[metrics.STORAGE_BYTES])})")
+    if found[metrics.STORAGE_SIZE]:  # storages of one's own need not count
+        fill = f"{found[metrics.STORAGE_SIZE]:,.0f}/{found[metrics.STORAGE_CAPACITY]:,.0f}"
+        parts.append(f"replay {fill} ({human_bytes(found[metrics.STORAGE_BYTES])})")
     return "   ".join(parts)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from recollect import keys
 from recollect.agent.actors.spaces import is_vector
+from recollect.errors import ConfigError
 from recollect.roles import ActorFactory, AlgorithmFactory, Collector, Device, EnvsFactory, StorageFactory, Weights
 from recollect.scheme.base.commands import Command, ReplaceComponent, SetAlgorithmParameter, SetStorageParameter
 from recollect.scheme.base.resources import DEFAULT, Demand, Resources
@@ -121,6 +122,8 @@ class CWorkerSet(WorkerSet):
         self._local_worker = self._acting_worker or AgentWorker(
             0, index_parent, factories, initial_weights, local_device
         )
+        if num_workers > 0:
+            self._check_takes_pieces()
         can_act_as_one = num_workers > 0 and mode == keys.SYNC and fraction_workers == 1.0
         self._is_elastic = can_act_as_one and self._acts_as_one(elastic, num_workers)
         if self._is_elastic:
@@ -222,6 +225,16 @@ class CWorkerSet(WorkerSet):
             fraction_workers=fraction_workers,
             is_elastic=self._is_elastic,
         )
+
+    def _check_takes_pieces(self) -> None:
+        """Refuse a storage of the user's own that knows nothing of what workers in other processes send."""
+        worker = self._local_worker
+        if worker.has_train_envs and not hasattr(worker.storage, "append_piece"):
+            worker.stop()
+            raise ConfigError(
+                f"{type(worker.storage).__name__} cannot be filled from other processes; derive it from ReplayBuffer, "
+                "or another storage of the library, or leave num_col_workers at 0"
+            )
 
     def _acts_as_one(self, elastic: bool | None, num_workers: int) -> bool:
         """Whether each worker computes actions on as many rows as all have environments, which costs little here."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from recollect import keys
+from recollect.agent.storages.base import gradient_hooks
 from recollect.errors import NotFiniteError, StorageError
 from recollect.roles import Batch, Device, Info, Weights
 from recollect.scheme.base.commands import Command
@@ -143,14 +144,14 @@ class GWorker(SharedComponents, Worker):
 
     def _infos(self, num_batches: int | None) -> Iterator[Info]:
         """Yield the info of each batch; its gradients are computed on request."""
-        storage = self.storage
-        storage.before_gradients()
+        before_gradients, after_gradients = gradient_hooks(self.storage)
+        before_gradients()
         episodes = self._new_episodes()
         for batch in self._batches(num_batches):
             info = self._gradients_of(batch) | episodes
             episodes = {}
             self._count_update()
-            yield storage.after_gradients(batch, info)
+            yield after_gradients(batch, info)
 
     def begin_stage(self, weights: VersionedWeights, resume_point: ResumePoint | None = None) -> GradientReply:
         """Collect for a stage with the given weights; how many batches it has is said when they are asked for."""

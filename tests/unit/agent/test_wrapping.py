@@ -87,7 +87,7 @@ def test_an_agent_trains_and_is_tested_in_wrapped_environments() -> None:
         (["ClipRewards"], r"there is no wrapper 'ClipRewards'; did you mean 'ClipReward'\?"),
         ([{"amount": 1}], r"a mapping of its name and options, got \{'amount': 1\}"),
         ([3], "a wrapper is a name, .* or a mapping of its name and options, got 3"),
-        (["ClipReward"], "ClipReward does not take the options {}: Both `min_reward`"),
+        (["ClipReward"], "ClipReward does not take the options {}: InvalidBound: Both `min_reward`"),
         ([{"name": AddReward, "amonut": 1}], r"AddReward does not take the options \{'amonut': 1\}"),
     ],
 )

@@ -12,7 +12,7 @@ from torch import nn
 import recollect as rc
 from recollect.agent.actors.networks.distributions import Deterministic
 from recollect.config import RunConfig
-from recollect.errors import ConfigError, RecollectWarning, SchemaError, StorageError
+from recollect.errors import ConfigError, PartError, RecollectWarning, SchemaError, StorageError
 from tests.masked_envs import Gates
 from tests.unit.cli.conftest import Run
 
@@ -21,6 +21,37 @@ class TooWide(nn.Identity):
     """Features that are fewer than they say."""
 
     out_features = 8
+
+
+class Narrow(nn.Linear):
+    """Features that cannot take the observations."""
+
+    out_features = 2
+
+    def __init__(self, obs_space: object) -> None:
+        super().__init__(9, 2)
+
+
+class Forgetful(nn.Identity):
+    """A memory whose state is not as wide as it says."""
+
+    out_features = state_size = 3
+
+    def __init__(self, num_features: int, memory_size: int) -> None:
+        super().__init__()
+
+    def forward(self, features: torch.Tensor, state: torch.Tensor) -> Any:  # type: ignore[override]
+        return features[:, :3], state[:, :1]
+
+
+def unplugged() -> Any:
+    """An environment that cannot be made."""
+    raise OSError("no robot here")
+
+
+def lost(*given: object) -> Any:
+    """A function of goals that fails."""
+    raise KeyError("goal")
 
 
 class Scores(nn.Linear):
@@ -37,7 +68,7 @@ class Maskless(Scores):
         return Deterministic(super().forward(features).argmax(-1, keepdim=True))
 
 
-# What is typed, and the line that answers it.
+# What is typed, with ~ for a space within a word, and the line that answers it.
 TYPED = [
     ("trian", "there is no command 'trian'; did you mean 'train'?"),
     ("train sca", "there is no algorithm 'sca'; did you mean 'sac'?"),
@@ -100,6 +131,116 @@ TYPED = [
     ("list presets pendulum", "recollect list presets takes no names, got pendulum"),
     ("list algoritms", "recollect list does not know 'algoritms'; did you mean 'algorithms'?"),
     ("bench repaly", "recollect bench does not know 'repaly'; did you mean 'replay'?"),
+    (
+        "train sac Pendulum-v1 --name ../up",
+        "--name: must be the name of a folder, got '../up'; --out says where it lies; see recollect train --help",
+    ),
+    (
+        "tune ddqn CartPole-v1 --name a/b",
+        "--name: must be the name of a folder, got 'a/b'; --out says where it lies; see recollect tune --help",
+    ),
+    ("train ddqn CartPole-v1 --set storage=per --set storage.beta=yes", "beta must be a number at least 0, got True"),
+    ("train ddqn CartPole-v1 --set storage=ere --set eta=2", "eta must be a number above 0 and at most 1, got 2"),
+    (
+        "train ddqn CartPole-v1 --set storage=her --set strategy=futur",
+        "strategy must be one of 'future', 'final', 'episode', 'random', got 'futur'",
+    ),
+    (
+        "train ddqn CartPole-v1 --set storage=her --set share=1.5",
+        "share must be a number at least 0 and at most 1, got 1.5",
+    ),
+    ("train rlpd Pendulum-v1 --set data_share=2", "data_share must be a number at least 0 and at most 1, got 2"),
+    (
+        "train ddqn CartPole-v1 --set storage.path=here",
+        "backing='file' needs path=, a folder for the store's files; no other backing takes a path",
+    ),
+    ("train sac Pendulum-v1 --set actor.hidden_sizes=[0]", "hidden_sizes must be at least 1, got 0"),
+    ("train sac Pendulum-v1 --set memory=rnn", "there is no memory 'rnn'; known: gru, lstm"),
+    ("train sac Pendulum-v1 --set features=mine.Net", "there are no features 'mine.Net'; did you mean 'mine:Net'?"),
+    ("train sac Pendulum-v1 --set features=json:Net", "features 'json:Net' is not there; see json"),
+    ("train sac Pendulum-v1 --set critic_lr=fast", "critic_lr must be a number at least 0, got 'fast'"),
+    ("train sac Pendulum-v1 --set batch_size=64", "a run has no option 'batch_size'; did you mean 'mini_batch_size'?"),
+    ("train sac Pendulum-v1 --set buffer_size=64", "a run has no option 'buffer_size'; did you mean 'storage.size'?"),
+    ("train sac Pendulum-v1 --set num_critics=0", "num_critics must be at least 1, got 0"),
+    ("train ppo CartPole-v1 --set clip=-1", "clip must be a number above 0, got -1"),
+    ("train ppo CartPole-v1 --set storage=ere", "ppo cannot learn from the storage 'ere'; use gae or vtrace"),
+    ("train c51 CartPole-v1 --set num_atoms=1", "num_atoms must be at least 2, got 1; ddqn learns the mean alone"),
+    ("train qr-dqn CartPole-v1 --set num_quantiles=0", "num_quantiles must be at least 1, got 0"),
+    ("train ddqn CartPole-v1 --set compile=maybe", "compile must be true or false, got 'maybe'"),
+    ("train ddqn CartPole-v1 --set precision=float16", "precision must be one of 'float32', 'bfloat16', got 'float16'"),
+    ("train ddqn CartPole-v1 --set scheme.replay_ratio=-1", "replay_ratio must be a number above 0, got -1"),
+    ("train ddqn CartPole-v1 --set =3", "an override is written NAME=VALUE, e.g. storage.alpha=0.6, got '=3'"),
+    ("train sac HalfCheetah-v9", "there is no env 'HalfCheetah-v9'; did you mean 'HalfCheetah-v5'?"),
+    ("train sac", "the run needs an env, a Gymnasium id, e.g. Pendulum-v1"),
+    (
+        "train ddqn json:Elevator",
+        "there is no env 'json:Elevator': json neither has nor registers 'Elevator'; `gymnasium.pprint_registry()` "
+        "shows those that there are",
+    ),
+    (
+        "train collections:Counter CartPole-v1",
+        "algo must be a class with create_factory, got <class 'collections.Counter'>; derive it from DDQN, SAC or "
+        "another algorithm",
+    ),
+    (
+        "train recollect:PERBuffer CartPole-v1",
+        "algo must be an algorithm, got <class 'recollect.agent.storages.off_policy.per_buffer.PERBuffer'>; derive "
+        "it from DDQN, SAC or another algorithm",
+    ),
+    (
+        "train ddqn CartPole-v1 --set storage=recollect:SAC",
+        "storage must be a storage, got <class 'recollect.agent.algorithms.off_policy.sac.SAC'>; derive it from "
+        "ReplayBuffer or another storage",
+    ),
+    (
+        "train ddqn CartPole-v1 --wrappers TimeLimit",
+        "the wrapper gymnasium.wrappers.common:TimeLimit does not take the options {}: TimeLimit.__init__() missing "
+        "1 required positional argument: 'max_episode_steps'",
+    ),
+    (
+        "train ddqn CartPole-v1 --wrappers [3]",
+        "a wrapper is a name, 'module:Name', a class, a function, or a mapping of its name and options, got 3",
+    ),
+    (
+        "train ddqn CartPole-v1 --vec native --wrappers TimeLimit",
+        "wrappers go around single envs, which 'native' has none of; use 'sync' or 'async'",
+    ),
+    (
+        "train ddqn CartPole-v1 --callbacks StopAt",
+        "the callback recollect.callbacks.stopping:StopAt does not take the options {}: StopAt.__init__() missing 1 "
+        "required positional argument: 'score'",
+    ),
+    ("train ddqn CartPole-v1 --callbacks {name:~StopAt,~score:~high}", "score must be a number, got 'high'"),
+    ("train ddqn CartPole-v1 --callbacks {name:~SaveEvery,~num_steps:~0}", "num_steps must be at least 1, got 0"),
+    (
+        "train ddqn CartPole-v1 --callbacks {name:~StopWithoutImprovement,~patience:~0}",
+        "patience must be at least 1, got 0",
+    ),
+    (
+        "train ddqn CartPole-v1 --callbacks {name:~Schedule,~option:~critic_rl}",
+        "there is no option 'critic_rl' that can change; did you mean 'algo.critic_lr'?",
+    ),
+    (
+        "train ddqn CartPole-v1 --callbacks {name:~Schedule,~option:~critic_lr,~how:~cosin}",
+        "a schedule is 'linear', 'cosine', points or a function, got 'cosin'",
+    ),
+    ("train ddqn CartPole-v1 --stop-at high", "--stop-at: invalid float value: 'high'; see recollect train --help"),
+    ("train ddqn CartPole-v1 --max-consecutive-failures -1", "max_consecutive_failures must be at least 0, got -1"),
+    ("train ddqn CartPole-v1 --vec async --env-timeout-s 0", "env_timeout_s must be a number above 0, got 0"),
+    ("train ddqn CartPole-v1 --checkpoint-minutes -1", "checkpoint_minutes must be a number above 0, got -1"),
+    ("train ddqn CartPole-v1 --keep-checkpoints 0", "keep_checkpoints must be at least 1, got 0"),
+    ("train --config nothere.yaml", "there is no config file 'nothere.yaml'"),
+    ("eval nowhere --record x", "--record: must be a whole number of at least 1, got 'x'; see recollect eval --help"),
+    ("export nowhere --to p.onnx", "nowhere holds no run: it has no config.yaml"),
+    ("data inspect nothere.npz", "recollect data does not know 'inspect'; known: convert, info, merge, slice"),
+    (
+        "checkpoints nowhere --keep 0",
+        "--keep: must be a whole number of at least 1, got '0'; see recollect checkpoints --help",
+    ),
+    (
+        "resume nowhere --steps -5",
+        "--steps: must be a whole number of at least 1, got '-5'; see recollect resume --help",
+    ),
 ]
 
 # What a config file holds, and the line that answers `recollect train --config`.
@@ -214,6 +355,69 @@ CALLED: list[tuple[Callable[[], object], type[Exception], str]] = [
         ConfigError,
         "features say out_features=8, and make (2, 4) of two observations, expected (2, 8); set out_features to the "
         "width of what `forward` returns, one row for each observation",
+    ),
+    (
+        lambda: agent(features=Narrow),
+        PartError,
+        "features must take observations of Box([-4.8               -inf -0.41887903        -inf], "
+        "[4.8               inf 0.41887903        inf], (4,), float32): RuntimeError: "
+        "mat1 and mat2 shapes cannot be multiplied (2x4 and 9x2)",
+    ),
+    (
+        lambda: agent(features=rc.PERBuffer),
+        PartError,
+        "features must be made of an observation space: BaseBuffer.__init__() missing 4 required positional arguments: "
+        "'device', 'actor', 'algorithm', and 'envs'",
+    ),
+    (
+        lambda: agent(memory=Narrow),
+        PartError,
+        "memory must be made of a number of features and memory_size: "
+        "Narrow.__init__() takes 2 positional arguments but 3 were given",
+    ),
+    (
+        lambda: agent(memory=Forgetful),
+        ConfigError,
+        "memory says out_features=3 and state_size=3, and makes output and state of shapes ((2, 3), (2, 1)) of two "
+        "rows, expected ((2, 3), (2, 3))",
+    ),
+    (
+        lambda: agent(critic_head=Narrow),
+        PartError,
+        "critic_head must be made of a number of features, an action space and the actor's config: "
+        "Narrow.__init__() takes 2 positional arguments but 4 were given",
+    ),
+    (
+        lambda: agent("ppo", policy_head=Narrow),
+        PartError,
+        "policy_head must be made of a number of features, an action space and the actor's config: "
+        "Narrow.__init__() takes 2 positional arguments but 4 were given",
+    ),
+    (
+        lambda: agent(env=unplugged),
+        PartError,
+        "VecEnvFactory('unplugged', vec_env_size=1, kind='sync', seed=0) cannot make its environment: "
+        "OSError: no robot here",
+    ),
+    (
+        lambda: agent(wrappers=[lost]),
+        PartError,
+        "the wrapper tests.unit.cli.test_mistakes:lost does not take the options {}: KeyError: 'goal'",
+    ),
+    (
+        lambda: agent(env="recollect/BitFlip-v0", storage="her", her_function=lost, start_steps=50).learn(100),
+        PartError,
+        "her_function must take obs, rhs, next_obs, next_rhs, reward, initial_state and final_state: KeyError: 'goal'",
+    ),
+    (
+        lambda: agent(env="recollect/BitFlip-v0", storage="her", compute_reward=lost, start_steps=50).learn(100),
+        PartError,
+        "lost must take achieved goals, desired goals and a dict: KeyError: 'goal'",
+    ),
+    (
+        lambda: agent().learn(10, callbacks=[rc.RecordVideo(5)]),
+        ConfigError,
+        "RecordVideo.on_start: the learner has no folder to save to or resume from; give log_dir",
     ),
     (
         lambda: agent("ppo", policy_head=Scores),
@@ -477,7 +681,7 @@ WARNED: list[tuple[Callable[[], object], str]] = [
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(
     words: str, message: str, recollect: Run, tmp_path: Path
 ) -> None:
-    outcome = recollect(*words.split())
+    outcome = recollect(*(word.replace("~", " ") for word in words.split()))
     assert (outcome.code, outcome.err, outcome.out) == (2, f"error: {message}\n", "")
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 
@@ -489,6 +693,32 @@ def test_a_mistake_in_a_file_is_one_line_too(
     (tmp_path / name).write_text(text)
     outcome = recollect("train", "--config", name)
     assert (outcome.code, outcome.err, outcome.out) == (2, f"error: {message}\n", "")
+
+
+def test_a_mistake_in_own_code_is_shown_where_it_is(recollect: Run, tmp_path: Path) -> None:
+    (tmp_path / "own_mistakes.py").write_text(
+        "import recollect as rc\n"
+        "class Net:\n"
+        "    def __init__(self, obs_space):\n"
+        "        self.width = obs_space.widht\n"
+        "class Watch(rc.Callback):\n"
+        "    def on_start(self, learner):\n"
+        "        learner.scheme.sheme\n"
+    )
+    words = ["train", "ddqn", "CartPole-v1", "--steps", "50", "--set", "start_steps=20"]
+    made = recollect(*words, "--set", "features=own_mistakes:Net")
+    told = "features must be made of an observation space: AttributeError: 'Box' object has no attribute 'widht'"
+    begin, *frames, kind, last = made.err.splitlines()
+    assert (made.code, begin, last) == (2, "Traceback (most recent call last):", f"error: {told}")
+    assert kind == "AttributeError: 'Box' object has no attribute 'widht'"
+    assert 'own_mistakes.py", line 4, in __init__' in frames[0]
+    assert not any("site-packages/recollect" in line or "actors/networks" in line for line in frames)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py" and "cache" not in path.name] == []
+    called = recollect(*words, "--callbacks", "own_mistakes:Watch")
+    assert called.code == 2
+    assert "line 7, in on_start" in called.err
+    assert called.err.count("Traceback") == 1
+    assert "error: Watch.on_start failed with AttributeError: 'Scheme' object has no attribute 'sheme'" in called.err
 
 
 @pytest.mark.parametrize(
@@ -518,4 +748,4 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(device: str, 
 
 
 def test_the_table_is_long_enough() -> None:
-    assert sum(map(len, (TYPED, WRITTEN, CALLED, STORED, WARNED))) >= 110
+    assert sum(map(len, (TYPED, WRITTEN, CALLED, STORED, WARNED))) >= 180

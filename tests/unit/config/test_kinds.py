@@ -32,7 +32,7 @@ UNTUNED = {
         ("sac", "Swimmer-v5", "vector-sac"),
         ("td3", "Swimmer-v5", "vector-td3"),
         ("sac", "FetchPush-v4", "goal-sac"),
-        ("td3", "FetchPush-v4", "vector-td3"),
+        ("ppo", "FetchPush-v4", "vector-continuous-ppo"),
     ],
 )
 def test_an_untuned_id_gets_the_preset_of_its_kind(
@@ -45,6 +45,38 @@ def test_an_untuned_id_gets_the_preset_of_its_kind(
     document = presets.load(name)
     assert config.steps == document["steps"]
     assert config.algo_options.items() >= {**document[ALGO], "name": None}.items() - {("name", None)}
+
+
+@pytest.mark.parametrize(
+    ("algo", "env", "name", "gamma"),
+    [
+        ("td3", "FetchPush-v4", "vector-td3", 0.95),
+        ("mpo", "FetchPush-v4", "vector-mpo", 0.95),
+        ("rainbow", "recollect/BitFlip-v0", "vector-rainbow", 0.98),
+        ("sac-discrete", "recollect/BitFlip-v0", "vector-sac-discrete", 0.98),
+    ],
+)
+def test_where_there_are_goals_a_preset_for_vectors_relabels(
+    algo: str, env: str, name: str, gamma: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, keys.PRESET_LOGGER):
+        config = resolve(algo, env)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"no preset for {algo} on {env}; using {name}: {presets.about(name)}; with hindsight, because there are goals"
+    ]
+    assert (config.storage, config.algo_options["gamma"]) == ("her", gamma)
+    document = presets.load(name)
+    storage = document["storage"] if isinstance(document["storage"], dict) else {}
+    expected = {**document[ALGO], "name": None, **storage}
+    found = {**config.algo_options, "name": None, **config.storage_options}
+    assert {key: found[key] for key in expected.keys() - {"gamma", "name"}}.items() <= expected.items()
+
+
+def test_data_and_rollouts_are_not_relabelled_and_what_is_set_wins_over_hindsight() -> None:
+    assert resolve("rlpd", "FetchPush-v4").storage == "mixed"
+    assert resolve("ppo", "FetchPush-v4").storage == "gae"
+    config = resolve("td3", "FetchPush-v4", overrides={"storage": "per", "gamma": 0.9})
+    assert (config.storage, config.algo_options["gamma"]) == ("per", 0.9)
 
 
 def test_a_tuned_preset_a_file_and_none_come_first(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:

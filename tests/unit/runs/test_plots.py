@@ -7,6 +7,8 @@ import pytest
 
 from recollect import metrics
 from recollect.errors import ConfigError
+from recollect.runs.curves import make_group, read_points, whole_curves
+from recollect.runs.directory import RunDirectory
 from recollect.runs.plots import panels, plot_run, plot_runs
 from tests.unit.runs.test_curves import CONFIG, make_run
 
@@ -63,6 +65,17 @@ def test_a_run_with_one_point_says_so(tmp_path: Path) -> None:
     assert "SAC with PER, evaluation: one point, train longer for a curve" in svg.read_text()
     _, svg = plot_runs([make_run(tmp_path / "b", ROWS).path], tmp_path / "more")
     assert "one point" not in svg.read_text()
+
+
+def test_a_run_with_one_point_does_not_take_the_others_curve_away(tmp_path: Path) -> None:
+    make_run(tmp_path / "c", [{metrics.STEPS: 50, metrics.TRAIN_RETURN: 1.0, metrics.EVAL_RETURN: 1.0}])
+    for name in "ab":
+        make_run(tmp_path / name, [{metrics.STEPS: step, metrics.TRAIN_RETURN: step} for step in (10, 20)])
+    folders = [tmp_path / name for name in "abc"]
+    _, svg = plot_runs(folders, tmp_path / "curves")
+    assert "<!-- SAC with PER, training, without 1 of one point (2 runs) -->" in svg.read_text()
+    group = make_group(whole_curves([read_points(RunDirectory(folder), metrics.TRAIN_RETURN) for folder in folders]))
+    assert (group.steps[0], group.steps[-1]) == (10, 20)
 
 
 @pytest.mark.parametrize(("count", "rows", "columns"), [(1, 1, 1), (3, 1, 3), (4, 2, 2), (7, 3, 3), (12, 3, 4)])

@@ -13,7 +13,7 @@ from recollect.agent.actors.networks.memory import Memory, StepwiseMemory, build
 from recollect.agent.actors.networks.mlp.dense import MLP
 from recollect.agent.actors.spaces import first_observations, map_observation
 from recollect.agent.registry import FEATURES
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, OwnPart
 from recollect.roles import Observation
 
 
@@ -62,7 +62,8 @@ class Body(nn.Module):
 
 def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
     build = FEATURES.find(config.features) if isinstance(config.features, str) else config.features
-    features = build(space)
+    with OwnPart("features must be made of an observation space"):
+        features = build(space)
     if not isinstance(features, nn.Module) or not isinstance(getattr(features, "out_features", None), int):
         raise ConfigError(
             f"features must return a module with `out_features`, how many numbers it gives per row, got {features!r}"
@@ -75,7 +76,7 @@ def _features_of(space: gym.Space[Any], config: ActorConfig) -> Any:
 def _check_width(features: Any, space: gym.Space[Any]) -> None:
     """Refuse features of the user's own that do not give what they say, by two observations of zeros."""
     obs = first_observations(space, 2)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), OwnPart(f"features must take observations of {space}"):
         given = features(obs)
     expected = (2, features.out_features)
     if not isinstance(given, Tensor) or given.shape != expected:

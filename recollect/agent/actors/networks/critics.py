@@ -12,7 +12,7 @@ from recollect.agent.actors.networks.mlp.composed import build_ensemble, build_s
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, OwnPart
 
 
 class ActionCritics(nn.Module):
@@ -104,7 +104,8 @@ def build_critics(plan: ActorPlan, num_features: int, space: gym.Space[Any], con
         return plan.critic(num_features, space, config)
     if callable(config.critic_head):
         num = 1 if plan.critic == "value" else plan.num_critics
-        critics = [config.critic_head(num_features, space, config) for _ in range(num)]
+        with OwnPart("critic_head must be made of a number of features, an action space and the actor's config"):
+            critics = [config.critic_head(num_features, space, config) for _ in range(num)]
         _check_values(critics[0], plan, num_features, space)
         return critics[0] if plan.critic == "value" else OwnCritics(critics)
     if config.dueling and plan.critic != "q_values":
@@ -131,11 +132,8 @@ def _check_values(critic: nn.Module, plan: ActorPlan, num_features: int, space: 
         inputs.append(torch.zeros(2, action_width(space)))
     what, expected = _values_asked_for(plan, space)
     wanted = f"critic_head must take {'features and action' if len(inputs) > 1 else 'features'} and give {what}"
-    try:
-        with torch.random.fork_rng(devices=[]):
-            given = critic(*inputs)
-    except TypeError as error:
-        raise ConfigError(f"{wanted}: {error}") from error
+    with torch.random.fork_rng(devices=[]), OwnPart(wanted):
+        given = critic(*inputs)
     if not isinstance(given, Tensor) or given.shape != expected:
         found = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
         raise ConfigError(f"{wanted}: expected {expected} of two rows, got {found}")

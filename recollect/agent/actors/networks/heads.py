@@ -23,7 +23,7 @@ from recollect.agent.actors.networks.mlp.composed import build_single, policy_la
 from recollect.agent.actors.plan import PLAIN, ActorPlan, Layers, PolicyKind
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, OwnPart
 
 
 class Head(nn.Module, ABC):
@@ -136,7 +136,9 @@ def build_policy(
             raise ConfigError("the algorithm has no policy that policy_head could be of; use critic_head")
         return None
     if callable(config.policy_head):
-        return _checked(config.policy_head(num_features, space, config), num_features, space, masks)
+        with OwnPart("policy_head must be made of a number of features, an action space and the actor's config"):
+            own = config.policy_head(num_features, space, config)
+        return _checked(own, num_features, space, masks)
     if callable(plan.policy):
         return plan.policy(num_features, space, config)
     heads = _HEADS[plan.policy]
@@ -150,7 +152,7 @@ def build_policy(
 @torch.no_grad()
 def _checked(head: nn.Module, num_features: int, space: gym.Space[Any], masks: bool) -> nn.Module:
     """Refuse a policy head of the user's own that returns anything but what is asked of it, by two rows of zeros."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), OwnPart(f"policy_head must take features [batch, {num_features}]"):
         given = head(torch.zeros(2, num_features))
     kind = type(given)
     expected = (2, action_width(space))

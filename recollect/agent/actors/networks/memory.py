@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.registry import MEMORIES
-from recollect.errors import ConfigError
+from recollect.errors import ConfigError, OwnPart
 
 
 class EpisodeSegments:
@@ -165,5 +165,25 @@ def build_memory(config: ActorConfig, num_features: int) -> Memory | StepwiseMem
     if config.memory is None:
         return None
     build = MEMORIES.find(config.memory) if isinstance(config.memory, str) else config.memory
-    memory = build(num_features, config.memory_size)
-    return memory if isinstance(memory, Memory) else StepwiseMemory(memory)
+    with OwnPart("memory must be made of a number of features and memory_size"):
+        memory = build(num_features, config.memory_size)
+    memory = memory if isinstance(memory, Memory) else StepwiseMemory(memory)
+    if callable(config.memory):
+        _check_step(memory.eval(), num_features)
+    return memory
+
+
+@torch.no_grad()
+def _check_step(memory: Memory | StepwiseMemory, num_features: int) -> None:
+    """Refuse a memory of the user's own that does not give what it says, by two rows of zeros."""
+    with (
+        torch.random.fork_rng(devices=[]),
+        OwnPart(f"memory must take features [batch, {num_features}] and states [batch, {memory.state_size}]"),
+    ):
+        output, state = memory(torch.zeros(2, num_features), torch.zeros(2, memory.state_size), torch.zeros(2, 1))
+    found, expected = (output.shape, state.shape), ((2, memory.out_features), (2, memory.state_size))
+    if found != expected:
+        raise ConfigError(
+            f"memory says out_features={memory.out_features} and state_size={memory.state_size}, and makes output and "
+            f"state of shapes {tuple(map(tuple, found))} of two rows, expected {expected}"
+        )

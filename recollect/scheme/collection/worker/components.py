@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from recollect import keys
+from recollect.agent.envs import VecEnv
 from recollect.agent.envs.spaces import have_same_form
 from recollect.errors import ConfigError, WorkerError, closest
 from recollect.roles import (
@@ -68,6 +69,7 @@ class Components:
         self._place = device, index_worker, index_parent
         self._envs_train = None if factories.envs_train is None else self._make_envs_train(factories.envs_train)
         self._envs_test = None if factories.envs_test is None else factories.envs_test(*self._place, keys.TEST)
+        self._share_failures()
         self._storage: Storage | None = None
         self.actor = self._make_actor(factories.actor)
         self.algo = factories.algo(device, self.actor, self._any_envs())
@@ -142,6 +144,7 @@ class Components:
         self._check_spaces(envs)
         before.close()
         self._envs_train = self.algo.envs = self.storage.envs = envs
+        self._share_failures()
 
     def _replace_envs_test(self, factory: EnvsFactory) -> None:
         before, envs = self._envs_test, factory(*self._place, keys.TEST)
@@ -149,6 +152,12 @@ class Components:
         if before is not None:
             before.close()
         self._envs_test = envs
+        self._share_failures()
+
+    def _share_failures(self) -> None:
+        """Let one traceback do for a failure in train and in test environments."""
+        if isinstance(self._envs_train, VecEnv) and isinstance(self._envs_test, VecEnv):
+            self._envs_test.share_failures(self._envs_train)
 
     def _make_actor(self, factory: ActorFactory) -> Actor:
         """Build an actor; every worker's explores in its own way, the first one's as the factory says."""

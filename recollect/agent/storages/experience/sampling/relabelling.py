@@ -17,7 +17,7 @@ from recollect.agent.storages.experience.store.experience_store import ONE_STEP
 from recollect.agent.storages.experience.store.ring.lane_ring import LaneRing
 from recollect.agent.storages.experience.store.schema.planning import to_numpy, walk
 from recollect.agent.storages.experience.store.schema.schema import DTYPE_CODES, KeyPath, Leaf
-from recollect.errors import SchemaError
+from recollect.errors import OwnPart, SchemaError
 from recollect.roles import Observation
 
 HerFunction = Callable[..., Any]
@@ -142,19 +142,21 @@ class _Question:
         self._function = function
         self._dtype = dtype
         self._is_constant = is_constant(function)
+        self._name = getattr(function, "__name__", function)
+        self._called = OwnPart(f"{self._name} must take achieved goals, desired goals and a dict")
 
     def ask(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """One answer for each row."""
-        answer = to_numpy(self._function(achieved, desired, {}))
-        if answer.ndim == 0 and len(achieved) > 1:
-            if self._is_constant:
-                answer = np.full(len(achieved), answer)
-            else:
-                answer = np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
+        with self._called:
+            answer = to_numpy(self._function(achieved, desired, {}))
+            if answer.ndim == 0 and len(achieved) > 1:
+                if self._is_constant:
+                    answer = np.full(len(achieved), answer)
+                else:
+                    answer = np.array([self._function(*row, {}) for row in zip(achieved, desired, strict=True)])
         answer = np.ascontiguousarray(answer.ravel(), self._dtype)
         if len(answer) != len(achieved):
-            name = getattr(self._function, "__name__", self._function)
-            raise SchemaError(f"{name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
+            raise SchemaError(f"{self._name} must give one value for each of {len(achieved)} rows, got {len(answer)}")
         return answer
 
 
@@ -273,9 +275,10 @@ class FunctionRewriter:
         """The function's answer for `num_rows` rows: all at once, or one by one if it is not made for batches."""
         if self._takes_batches is None and num_rows > 1:
             self._takes_batches = _takes_batches(self._her_function, given, num_rows)
-        if self._takes_batches is False:
-            return _row_by_row(self._her_function, given, num_rows)
-        return self._her_function(*given)
+        with OwnPart("her_function must take obs, rhs, next_obs, next_rhs, reward, initial_state and final_state"):
+            if self._takes_batches is False:
+                return _row_by_row(self._her_function, given, num_rows)
+            return self._her_function(*given)
 
     def _read(self, ids: np.ndarray) -> dict[str, Any]:
         """All columns of single steps, as (nested) dicts of arrays."""
