@@ -93,7 +93,8 @@ def run(
     for number, (task, num_cores) in enumerate(cells):
         place, eta = f"[{number + 1}/{len(cells)}]", _eta(begin, number, len(cells))
         logger.info("%s %s, %s%s", place, task.title, cores_text(num_cores), eta)
-        entries = results.entries[task.key, num_cores] = {name: Entry() for name in names}
+        taking_part = [name for name in names if task.key in (COMPETITORS[name].only or (task.key,))]
+        entries = results.entries[task.key, num_cores] = {name: Entry() for name in taking_part}
         Row(start, task, num_cores, entries).run(plan)
         keep(results)
     return results
