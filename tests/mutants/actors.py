@@ -26,6 +26,7 @@ KERNELS: Final = ("tests/unit/agent/kernels/test_kernels.py",)
 PRODUCTS: Final = ("tests/unit/agent/kernels/test_products.py",)
 LAYERS: Final = (f"{NETWORK_TESTS}/mlp/test_layers.py",)
 AUGMENT: Final = (f"{NETWORK_TESTS}/features/test_augment.py",)
+IMAGES: Final = (f"{NETWORK_TESTS}/features/test_images.py",)
 
 MUTANTS: Final = (
     Mutant(
@@ -183,6 +184,20 @@ MUTANTS: Final = (
         LAYERS,
     ),
     Mutant(
+        "no gradient flows through the statistics of a batch",
+        f"{NETWORKS}/mlp/layers.py",
+        "centred = inputs - mean\n",
+        "centred = inputs - mean.detach()\n",
+        LAYERS,
+    ),
+    Mutant(
+        "the corrections of batch renormalisation pass gradients on",
+        f"{NETWORKS}/mlp/layers.py",
+        "self._correction(mean.detach(), variance.detach())",
+        "self._correction(mean, variance)",
+        LAYERS,
+    ),
+    Mutant(
         "target networks move their statistics",
         f"{NETWORKS}/mlp/layers.py",
         "self.is_learning = self.weight.requires_grad",
@@ -195,6 +210,13 @@ MUTANTS: Final = (
         "return inputs + changed",
         "return changed",
         LAYERS,
+    ),
+    Mutant(
+        "a residual block of the IMPALA CNN sees what is below zero",
+        f"{NETWORKS}/features/images.py",
+        "self.first(images.relu())",
+        "self.first(images)",
+        IMAGES,
     ),
     Mutant(
         "all rows of a batch are shifted alike",

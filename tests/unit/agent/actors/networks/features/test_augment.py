@@ -6,7 +6,6 @@ from torch import Generator, Tensor
 
 from recollect.agent.actors import ActorPlan, OffPolicyActor
 from recollect.agent.actors.networks.features.augment import RandomShift
-from recollect.agent.actors.networks.features.builders import build_data_efficient_features, build_impala_features
 from recollect.errors import ConfigError
 
 PIXELS = 4
@@ -85,14 +84,3 @@ def test_images_are_shifted_in_learning_alone() -> None:
 def test_shifts_need_images() -> None:
     with pytest.raises(ConfigError, match="have none"):
         RandomShift(Box(-1, 1, (3,)), 4)
-
-
-@pytest.mark.parametrize(
-    ("build", "size", "num_weights"),
-    # 16, 32 and 32 filters of 3 x 3 with four more of each, and 11 x 11 x 32 -> 256; 32 and 64 filters of 5 x 5.
-    [(build_impala_features, 256, 1_089_232), (build_data_efficient_features, 576, 54_496)],
-)
-def test_other_cnns_have_the_shapes_of_their_papers(build: object, size: int, num_weights: int) -> None:
-    features = build(_space(4, 84, 84))  # type: ignore[operator]
-    assert features(_images(2, 4, 84, 84)).shape == (2, size)
-    assert sum(weight.numel() for weight in features.parameters()) == num_weights

@@ -93,6 +93,42 @@ def test_after_the_warm_up_batches_are_corrected_towards_running_statistics(monk
     torch.testing.assert_close(norm(inputs).flatten(), torch.tensor([-8.0, -2.0]), atol=2e-2, rtol=0)
 
 
+@pytest.mark.parametrize("warm_up", [0, 2, 9])
+def test_renormalisation_its_gradients_and_statistics_are_those_of_the_definition(
+    warm_up: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Algorithm 1 of Ioffe (2017), whose corrections pass no gradient on; before the warm-up there are none."""
+    monkeypatch.setattr(layers_module, "_WARM_UP", warm_up)
+    norm, chance = BatchRenorm(NUM, 3), _seeded()
+    with torch.no_grad():
+        for weight in norm.parameters():
+            weight.add_(torch.randn(weight.shape, generator=chance))
+    running_mean, running_variance = torch.zeros(NUM, 1, 3), torch.ones(NUM, 1, 3)
+    norm.begin(chance)
+    for number in range(4):
+        # Batches of a scale and a place that reach the bounds of both corrections.
+        inputs = 8.0 ** (number - 1) * (torch.randn(NUM, 7, 3, generator=chance) + 2.0 * number)
+        slopes = torch.randn(NUM, 7, 3, generator=chance)
+        inputs.requires_grad_()
+        mean = inputs.sum(1, keepdim=True) / 7
+        variance = ((inputs - mean) ** 2).sum(1, keepdim=True) / 7
+        std, running_std = (variance + 1e-3) ** 0.5, (running_variance + 1e-3) ** 0.5
+        r, d = torch.ones(NUM, 1, 3), torch.zeros(NUM, 1, 3)
+        if number >= warm_up:
+            r = (std / running_std).clip(1 / 3, 3).detach()
+            d = ((mean - running_mean) / running_std).clip(-5, 5).detach()
+        expected = norm.weight * ((inputs - mean) / std * r + d) + norm.bias
+        found = norm(inputs)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        leaves = (inputs, norm.weight, norm.bias)
+        wanted = torch.autograd.grad(expected, leaves, slopes, retain_graph=True)
+        torch.testing.assert_close(torch.autograd.grad(found, leaves, slopes), wanted, rtol=1e-3, atol=1e-4)
+        running_mean = 0.99 * running_mean + 0.01 * mean.detach()
+        running_variance = 0.99 * running_variance + 0.01 * variance.detach()
+        torch.testing.assert_close(norm.mean, running_mean)
+        torch.testing.assert_close(norm.variance, running_variance)
+
+
 def test_a_simba_network_is_as_in_the_paper() -> None:
     network = build_single((3, 8, 8, 2), ActorConfig(network="simba"), PLAIN)
     embed, first, second, _, output = network.network.layers  # type: ignore[union-attr]

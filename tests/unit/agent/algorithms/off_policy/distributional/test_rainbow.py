@@ -1,5 +1,7 @@
 """What Rainbow, DroQ, RLPD and the delayed policies are made of."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -17,6 +19,20 @@ def test_rainbow_is_dueling_and_noisy_and_explores_by_noise_alone() -> None:
     assert agent.algo.epsilon == 0.0
     actions = [agent.algo.acting_step(obs, rhs, done)[0] for _ in range(10)]
     assert any(not torch.equal(actions[0], action) for action in actions)
+
+
+def test_rainbows_target_has_noise_of_its_own_and_every_batch_has_another() -> None:
+    agent = make_agent("rainbow", noisy_std=0.5)
+    obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    generator, drawn = torch.Generator().manual_seed(1), []
+    for _ in range(2):
+        with agent.actor.learning(generator):
+            online, target = agent.actor.critics, agent.actor.target_critics
+            # The values that are trained and those that choose the action of a target share their noise.
+            assert torch.equal(online(obs), online(obs))
+            drawn += [online(obs), target(obs)]
+    assert all(not torch.allclose(*pair) for pair in itertools.combinations(drawn, 2))
+    torch.testing.assert_close(agent.actor.critics(obs), agent.actor.target_critics(obs))
 
 
 def test_droq_has_norms_and_dropout_in_critics_and_their_targets_alone() -> None:
