@@ -23,7 +23,7 @@ class TD3BC(TD3):
     """TD3 with behaviour cloning (Fujimoto and Gu, 2021, https://arxiv.org/abs/2106.06860), for data that are given.
 
     With `bc_alpha` 0 it is behaviour cloning alone. The paper's normalised observations are the actor's
-    `normalise_observations`.
+    `normalise_observations`, which the preset for vectors sets.
 
     Examples
     --------
