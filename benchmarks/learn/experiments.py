@@ -71,7 +71,7 @@ TABLE: Final[tuple[Cell, ...]] = (
         steps=50_000,
         peer=sb3.CART_POLE,
     ),
-    _ours("cartpole-a2c", "CartPole-v1", "A2C", 300_000, AtLeast(475)),
+    _ours("cartpole-a2c", "CartPole-v1", "A2C", 300_000, AtLeast(475), seeds=MORE_SEEDS),
     _ours("cartpole-pqn", "CartPole-v1", "PQN", 200_000, AtLeast(475)),
     _ours("acrobot-qr-dqn", "Acrobot-v1", "QR-DQN", 100_000, AtLeast(-80)),
     _ours("pendulum-tqc", "Pendulum-v1", "TQC", 20_000, AtLeast(-160)),
