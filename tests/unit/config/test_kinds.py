@@ -8,7 +8,7 @@ import pytest
 
 from recollect import keys
 from recollect.config import build, presets, resolve
-from recollect.config.parts import ALGO, ENV, STORAGE, is_on_policy, registry
+from recollect.config.parts import ALGO, ENV, registry
 
 # An environment without a preset of its own for each kind, and the algorithms that can act in it.
 UNTUNED = {
@@ -32,8 +32,6 @@ UNTUNED = {
         ("sac", "Swimmer-v5", "vector-sac"),
         ("td3", "Swimmer-v5", "vector-td3"),
         ("sac", "FetchPush-v4", "goal-sac"),
-        ("td3", "FetchPush-v4", "goal-td3"),
-        ("rainbow", "recollect/BitFlip-v0", "goal-rainbow"),
         ("ppo", "FetchPush-v4", "vector-continuous-ppo"),
     ],
 )
@@ -118,16 +116,8 @@ def test_updates_for_each_step_stay_the_same_with_several_envs(
 
 
 @pytest.mark.parametrize("algo", list(registry(ALGO).built_in))
-def test_every_algorithm_has_a_preset_for_images_and_for_vectors_and_where_it_can_replay_for_goals(algo: str) -> None:
+def test_every_algorithm_has_a_preset_for_images_and_for_vectors(algo: str) -> None:
     assert {f"image-{algo}", f"vector-{algo}"} <= set(presets.kinds())
-    assert (f"goal-{algo}" in presets.kinds()) is not is_on_policy(algo)
-
-
-@pytest.mark.parametrize("name", [name for name in presets.kinds() if name.startswith("goal-")])
-def test_presets_for_goals_relabel(name: str) -> None:
-    storage = presets.load(name)[STORAGE]
-    assert storage["name"] in ("her", "mixed")
-    assert storage["share"] == 0.8
 
 
 def test_options_of_the_environment_count_for_its_kind() -> None:
