@@ -30,7 +30,7 @@ from recollect.scheme.scheme import Scheme
 
 _LOG = logging.getLogger(__name__)
 _RESUME_LOG = logging.getLogger(keys.RESUME_LOGGER)
-_ROWS_A_RUN: Final = 200
+ROWS_A_RUN: Final = 200
 _CHECKPOINTS_A_RUN: Final = 10
 _OFFLINE_UPDATES_A_STAGE: Final = 50
 
@@ -148,7 +148,7 @@ class Learner:
         kept = self._described(config) if log_dir is not None and not resume else None
         self._recorder = Recorder(
             _run_directory(log_dir, kept, command, resume=resume),
-            log_every=_interval("log_every", log_every, target_steps // _ROWS_A_RUN),
+            log_every=_interval("log_every", log_every, target_steps // ROWS_A_RUN),
             pace=pace,
             with_storage=save_storage,
             in_background=background_checkpoints,

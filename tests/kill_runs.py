@@ -215,7 +215,7 @@ def main(folder: Path, seed: int, num_kills: int, cells: list[Cell]) -> None:
     # Curves take half of the time of such small runs to draw.
     session.plot_run = lambda folder: folder  # type: ignore[attr-defined]
     # Rows fall between stages, so that one more, of an interrupt, is noticed.
-    learner._ROWS_A_RUN = 3  # type: ignore[misc]
+    learner.ROWS_A_RUN = 3  # type: ignore[misc]
     warm_up(folder)
     rng, wholes, done = random.Random(seed), dict[Cell, tuple[Trial, dict[str, str]]](), 0
     first = rng.randrange(len(cells))

@@ -66,16 +66,16 @@ class Documented:
 PER = "n_step=1, epsilon=0.0, alpha=0.0, beta=1.0, default_error=1000000"
 ERE = f"{PER}, eta=1.0, cmin=5000"
 
-# The documents give the abstract before_gradients and after_gradients other parameters than every
-# subclass has; the subclasses' form counts.
+# The documents give the abstract before_gradients and after_gradients other parameters than every subclass has. Classes
+# may have either form, and the store finds out which.
 STORAGE = Documented(
     module=f"{STORAGES}.base",
     name="Storage",
     bases=("abc.ABC",),
     constructor="size, device, actor, algorithm, *args",
     methods={
-        "after_gradients": "batch, info, *args",
-        "before_gradients": "*args",
+        "after_gradients": "actor, algo, info, *args",
+        "before_gradients": "actor, algo, *args",
         "generate_batches": "num_mini_batch, mini_batch_size, num_epochs=1, *args",
         "get_all_buffer_data": "data_to_cpu=False, *args",
         "init_tensors": "sample, *args",

@@ -93,7 +93,7 @@ def test_a_second_process_compiles_nothing(reports: list[dict[str, Any]]) -> Non
 def test_processes_share_one_cache(reports: list[dict[str, Any]]) -> None:
     first, second = reports
     assert first["cache_paths"] == second["cache_paths"]
-    assert len(first["cache_paths"]) == 1
+    assert first["cache_paths"]
     assert first["hits"] == second["hits"]
     assert first["drawn"] == second["drawn"]
 

@@ -173,8 +173,8 @@ TYPED = [
     ("train sac HalfCheetah-v9", "there is no env 'HalfCheetah-v9'; did you mean 'HalfCheetah-v5'?"),
     ("train sac", "the run needs an env, a Gymnasium id, e.g. Pendulum-v1"),
     (
-        "train ddqn json:Elevator",
-        "there is no env 'json:Elevator': json neither has nor registers 'Elevator'; `gymnasium.pprint_registry()` "
+        "train ddqn json:Zzyzx",
+        "there is no env 'json:Zzyzx': json neither has nor registers 'Zzyzx'; `gymnasium.pprint_registry()` "
         "shows those that there are",
     ),
     (
