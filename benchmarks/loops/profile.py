@@ -121,7 +121,7 @@ def start(task: Task) -> tuple[Any, Any]:
     return agent, learner
 
 
-def _advance(learner: Any, num_steps: int) -> tuple[int, int, float]:
+def advance(learner: Any, num_steps: int) -> tuple[int, int, float]:
     """Train for some steps; returns steps, updates and seconds."""
     steps, updates, begin = learner.num_steps, learner.num_updates, thread_time()
     while learner.num_steps < steps + num_steps:
@@ -130,9 +130,9 @@ def _advance(learner: Any, num_steps: int) -> tuple[int, int, float]:
 
 
 def _sections(task: Task, agent: Any, learner: Any, num_steps: int) -> str:
-    plain = _advance(learner, num_steps)
+    plain = advance(learner, num_steps)
     sections = clock_all(agent, learner)
-    steps, updates, elapsed_s = _advance(learner, num_steps)
+    steps, updates, elapsed_s = advance(learner, num_steps)
     lines = [
         f"{steps:,} steps, {updates:,} updates: {elapsed_s / steps * 1e6:,.0f} µs a step, "
         f"{plain[2] / plain[0] * 1e6:,.0f} without these clocks; the env alone takes {_bare_env_us(task):,.0f} µs",
@@ -193,7 +193,7 @@ def _functions(learner: Any, num_steps: int) -> str:
     """List Python functions by their own time, with the profiler's own cost in it: the order counts."""
     profiler = cProfile.Profile(thread_time)
     profiler.enable()
-    steps, _, _ = _advance(learner, num_steps)
+    steps, _, _ = advance(learner, num_steps)
     profiler.disable()
     stats: Any = pstats.Stats(profiler)
     rows = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:NUM_FUNCTIONS]

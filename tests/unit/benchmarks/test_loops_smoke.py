@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.loops import harness
+from benchmarks.loops import breakdown, harness
 from benchmarks.loops.catalog import OURS
 from benchmarks.loops.competitors import ours, plain
 from benchmarks.loops.frames import EPISODE, STACK, make_frames
 from benchmarks.loops.matmuls import recorded
-from benchmarks.loops.profile import Sections, place_of
+from benchmarks.loops.profile import Sections, clock_all, place_of, start
 from benchmarks.loops.tasks import TASKS, Task, find
 from benchmarks.loops.watch import LOOP, UPDATES, Watch
 
@@ -127,3 +127,20 @@ def test_clocks_count_calls_and_leave_results_alone() -> None:
     assert sections.calls["items"] == 2 * (1 + 2 + 1), "the call, two items, and the end"
     assert all(seconds >= 0 for seconds in sections.seconds.values())
     assert sections.places["outer"] == place_of(Outer.run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["ddqn-small", "ppo-cartpole"])
+def test_each_section_of_a_loop_is_in_one_part_of_the_picture(key: str, tmp_path: Path) -> None:
+    task = find(key)
+    small = task if task.is_on_policy else replace(task, start_steps=64)
+    agent, learner = start(small)
+    sections = clock_all(agent, learner)
+    agent.close()
+    assert sorted(sections.seconds) == sorted(title for titles in breakdown.PARTS.values() for title in titles)
+    times = breakdown.measure(small, seconds=0.1)
+    assert min(times.values()) >= 0.0
+    assert times["environment"] > 0.0
+    assert times["gradients"] > 0.0
+    breakdown.draw({key: times}, tmp_path / "breakdown.png")
+    assert (tmp_path / "breakdown.png").read_bytes().startswith(b"\x89PNG")
