@@ -57,6 +57,7 @@ OFFLINE: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "behaviour cloning": ("td3-bc", {"bc_alpha": 0.0}),
     "TD3+BC": ("td3-bc", {}),
     "IQL": ("iql", {}),
+    "IQL, advantage_scale=0.1": ("iql", {"advantage_scale": 0.1}),
 }
 
 Outcome = dict[str, Any]
@@ -143,7 +144,7 @@ def offline_table(outcomes: Mapping[str, Outcome]) -> str:
             found = [outcomes[f"{name}, {dataset}, {seed}"]["score"] for seed in SEEDS]
             each = mean_and_error([100 * (score - low) / (high - low) for score in found])
             cells.append(f"{each.mean:.0f} ± {each.error:.0f}")
-        lines.append(f"| {dataset} | {scores[dataset]:.0f} | {' | '.join(cells)} |")
+        lines.append(f"| {dataset} | {scores[dataset]:.0f} | {' | '.join(cells)} |".replace("-", "−"))
     return "\n".join(lines)
 
 
