@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict, TensorDictBase, is_leaf_nontensor
 
 from recollect import keys
 from recollect.errors import RecollectWarning, SchemaError
@@ -51,18 +51,24 @@ def to_sample(steps: TensorDictBase) -> dict[str, Any]:
         raise SchemaError(
             f"these steps are n-step returns already ({_STEPS!r}): leave MultiStep out, and give the buffer n_step"
         )
-    outcomes = following.select(_REWARD, *_FLAGS, strict=False)
+    found = {name: following.get(name, None) for name in (_REWARD, *_FLAGS)}
+    outcomes = {name: _column(values) for name, values in found.items() if values is not None}
     begin, following = steps.exclude(_NEXT, _COLLECTOR, *_FLAGS), following.exclude(_REWARD, *_FLAGS)
     after = set(following.keys(True, True))
     observed = [key for key in begin.keys(True, True) if key in after]
     others = [key for key in begin.keys(True, True) if key not in after]
-    if lost := after - set(observed):
-        warnings.warn(
-            f"{sorted(map(str, lost))} below {_NEXT!r} are not stored, because the steps themselves do not have them; "
-            "set them beside the action if the loss needs them",
-            RecollectWarning,
-            stacklevel=4,
+    if not observed:
+        raise SchemaError(
+            f"nothing is both in the steps and below {_NEXT!r}, so there is no next observation: a collector must not "
+            "leave them out (compact_obs)"
         )
+    if lost := after - set(observed):
+        _warn(
+            f"{sorted(map(str, lost))} below {_NEXT!r} are not stored, because the steps themselves do not have them; "
+            "set them beside the action if the loss needs them"
+        )
+    if lost := set(begin.keys(True, True, is_leaf=is_leaf_nontensor)) - {*observed, *others}:
+        _warn(f"{sorted(map(str, lost))} are not stored, because they are no tensors")
     done = outcomes[_DONE]
     terminated = outcomes.get(_TERMINATED, done)
     return {
@@ -85,3 +91,12 @@ def to_tensordict(batch: Mapping[str, Any], device: torch.device) -> TensorDict:
     if keys.PER_WEIGHTS in batch:
         result[WEIGHT] = batch[keys.PER_WEIGHTS].reshape(-1)
     return TensorDict(result, [len(done)], device=device)
+
+
+def _column(values: torch.Tensor) -> torch.Tensor:
+    """Numbers of steps `[time, num_envs]` as `[time, num_envs, 1]`, in which TorchRL's own come."""
+    return values.unsqueeze(-1) if values.ndim == 2 else values
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RecollectWarning, stacklevel=4)  # at the caller of `extend`

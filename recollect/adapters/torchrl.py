@@ -17,6 +17,7 @@ from recollect.agent.storages.snapshots import load_storage, save_storage
 from recollect.checks import check_count
 from recollect.errors import ConfigError, SchemaError, StorageError
 from recollect.extras import the_extra
+from recollect.roles import Numbers
 
 if find_spec("tensordict") is None:
     raise ConfigError(f"recollect.adapters.torchrl needs {the_extra('torchrl')}")
@@ -29,6 +30,8 @@ from recollect.adapters.tensordicts import INDEX, WEIGHT, by_env, to_sample, to_
 _NUM_ENVS: Final = "num_envs"
 _WRITE_COUNT: Final = "write_count"
 _FILES: Final = "files"
+# What a pickled buffer has in place of its storage.
+_CONTENTS: Final = "contents"
 
 Key = str | tuple[str, ...]
 
@@ -56,8 +59,10 @@ class ReplayBuffer:
         Where batches are placed.
     priority_key : str or tuple
         Where losses leave TD errors.
+    transform : callable, optional
+        What batches go through first, as in `append_transform`.
     seed : int, optional
-        Seed of the draws.
+        Seed of the draws; none to take one from PyTorch's global generator.
     **options
         Those of the storage: `n_step`, `backing`, ...
 
@@ -84,6 +89,7 @@ class ReplayBuffer:
         gamma: float = 0.99,
         device: torch.device | str = "cpu",
         priority_key: Key = "td_error",
+        transform: Callable[[Any], Any] | None = None,
         seed: int | None = None,
         **options: Any,
     ) -> None:
@@ -91,11 +97,14 @@ class ReplayBuffer:
         self.batch_size = batch_size
         self.num_envs = num_envs
         self.priority_key = priority_key
-        self._seed = seed
+        self._seed = int(torch.randint(2**31, ())) if seed is None else seed
         self._options = {**self._recommended({"size": size, **options}), **options, "gamma": gamma, "device": device}
         self._transforms: list[Callable[[Any], Any]] = []
+        if transform is not None:
+            self.append_transform(transform)
         self.write_count = 0
-        self._memory: replay_buffer.ReplayBuffer | None = None if num_envs is None else self._make(num_envs)
+        memory = self._make(num_envs or 1)  # always, so that wrong options are refused now
+        self._memory: replay_buffer.ReplayBuffer | None = None if num_envs is None else memory
 
     @property
     def memory(self) -> replay_buffer.ReplayBuffer:
@@ -118,6 +127,8 @@ class ReplayBuffer:
         TD errors that the steps bring under `priority_key` become priorities, unless `update_priority` is False. The
         padding of split trajectories is left out.
         """
+        if data.shape.numel() == 0:
+            return torch.empty(0, dtype=torch.int64)
         steps = by_env(data, self.num_envs)  # [num_envs, time]
         num_envs, num_steps = steps.shape
         memory = self._memory_of(num_envs)
@@ -139,9 +150,13 @@ class ReplayBuffer:
 
     def append_transform(self, transform: Callable[[Any], Any]) -> "ReplayBuffer":
         """Have batches go through a function or a transform of TorchRL, last of all; steps are stored as they come."""
+        return self.insert_transform(len(self._transforms), transform)
+
+    def insert_transform(self, index: int, transform: Callable[[Any], Any]) -> "ReplayBuffer":
+        """Have batches go through a function or a transform of TorchRL before the one at an index."""
         if hasattr(transform, "n_steps"):
             raise ConfigError(f"{type(transform).__name__} works on what is stored: give the buffer n_step instead")
-        self._transforms.append(transform)
+        self._transforms.insert(index, transform)
         return self
 
     def sample(self, batch_size: int | None = None, return_info: bool = False) -> Any:
@@ -158,8 +173,8 @@ class ReplayBuffer:
         while True:
             yield self.sample()
 
-    def update_priority(self, data: TensorDictBase | torch.Tensor, priority: torch.Tensor | None = None) -> None:
-        """Tell the storage the TD errors of a batch: the batch with `priority_key`, or ids and errors.
+    def update_priority(self, data: TensorDictBase | Numbers | int, priority: Numbers | float | None = None) -> None:
+        """Tell the storage the TD errors of a batch: the batch with `priority_key`, or ids and errors, or one for all.
 
         A buffer without priorities, and a batch without errors, change nothing.
         """
@@ -169,8 +184,10 @@ class ReplayBuffer:
             index = data
         if priority is None or not self._has_priorities():
             return
-        errors = priority.detach().reshape(len(index), -1).float().mean(1).abs()
-        self.memory.update_priorities({keys.IDXS: index}, errors)
+        ids = torch.as_tensor(index).reshape(-1)
+        errors = torch.as_tensor(priority).detach().float()
+        errors = errors.reshape(len(ids), -1).mean(1) if errors.ndim else errors.expand(len(ids))
+        self.memory.update_priorities({keys.IDXS: ids}, errors.abs())
 
     def update_tensordict_priority(self, data: TensorDictBase) -> None:
         """Tell the storage the TD errors of a batch."""
@@ -211,6 +228,17 @@ class ReplayBuffer:
         memory = self._memory_of(Snapshot(path).manifest().num_envs)
         load_storage(memory, path)
         self._memory, self.write_count = memory, int(memory.store.ring.heads.sum())
+
+    save = dump = dumps
+    load = loads
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that a copy needs: the contents as in `state_dict`."""
+        return {**self.__dict__, "_memory": None, _CONTENTS: self.state_dict()}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update({name: value for name, value in state.items() if name != _CONTENTS})
+        self.load_state_dict(state[_CONTENTS])
 
     def _memory_of(self, num_envs: int) -> replay_buffer.ReplayBuffer:
         """The storage, or a new one for as many environments."""

@@ -1,6 +1,8 @@
 """`recollect.adapters.torchrl`: our storages below TorchRL's losses and trainers."""
 
+import copy
 import io
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensordict import TensorDict
+from tensordict import LazyStackedTensorDict, TensorDict
 from torchrl.envs.transforms import MultiStepTransform
 
 from recollect.adapters.torchrl import EREBuffer, PERBuffer, ReplayBuffer
@@ -91,6 +93,10 @@ def test_priorities_come_from_a_batch_or_from_ids() -> None:
     rb.update_priority(ids[3:5], torch.tensor([1.0, 3.0]))
     rb.update_tensordict_priority(batch)
     assert set(rb.sample()["index"].tolist()) == {int(ids[3]), int(ids[4])}
+    rb.update_priority(ids, 0.0)  # one for all
+    rb.update_priority(int(ids[5]), 1.0)
+    rb.update_priority(ids[8:10].tolist(), np.array([[1.0], [-1.0]]))
+    assert set(rb.sample()["index"].tolist()) == {int(ids[5]), int(ids[8]), int(ids[9])}
 
 
 @pytest.mark.parametrize("kind", [ReplayBuffer, PERBuffer])
@@ -116,6 +122,46 @@ def test_state_dicts_are_tensors_and_continue_the_draws(kind: Any, tmp_path: Pat
     assert len(other) == other.write_count == 0
     rb.empty(empty_write_count=False)
     assert (len(rb), rb.write_count) == (0, 80)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_envs": 2}])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda rb: pickle.loads(pickle.dumps(rb))], ids=["copy", "pickle"])
+def test_a_copy_holds_the_same_and_lives_on_its_own(copied: Any, options: dict[str, int]) -> None:
+    rb = PERBuffer(200, batch_size=16, n_step=2, **options)
+    assert len(copied(rb)) == 0
+    rb.extend(to_tensordict(make_stream(1, 40, 2)))
+    other = copied(rb)
+    assert (other.sample() == rb.sample()).all()
+    other.extend(to_tensordict(make_stream(2, 10, 2)))
+    assert (len(other), other.write_count, len(rb), rb.write_count) == (100, 100, 80, 80)
+
+
+def test_the_seed_of_pytorch_is_that_of_the_draws() -> None:
+    def drawn(seed: int) -> list[int]:
+        torch.manual_seed(seed)
+        rb = ReplayBuffer(1000, batch_size=64)
+        rb.extend(to_tensordict(make_stream(1, 500, 1)))
+        return list(rb.sample()["index"].tolist())
+
+    assert drawn(3) == drawn(3)
+    assert drawn(3) != drawn(4)
+
+
+def test_steps_come_in_any_shape_that_tensordicts_have() -> None:
+    steps = to_tensordict(make_stream(1, 30, 2))
+    lazy = LazyStackedTensorDict.lazy_stack(list(steps.unbind(1)), 1)
+    plain = steps.clone()
+    for name in ("reward", "done", "terminated", "truncated"):  # without an axis of their own
+        plain["next", name] = plain["next", name].squeeze(-1)
+    batches = []
+    for data in (steps, lazy, plain):
+        rb = ReplayBuffer(100, n_step=2, seed=1)
+        rb.extend(data)
+        assert rb.extend(data[:, :0]).shape == (0,)
+        batches.append(rb.sample(32))
+    assert (batches[0] == batches[1]).all()
+    assert (batches[0] == batches[2]).all()
+    assert ReplayBuffer(100).extend(steps[0, :0]).shape == (0,)
 
 
 def test_ids_are_not_given_again_once_the_buffer_was_emptied() -> None:
@@ -163,6 +209,11 @@ def test_a_batch_goes_through_the_transforms() -> None:
     assert set(info) == {"index", "priority_weight"}
     assert (info["index"] < 30).all()
     rb.update_priority(info["index"], torch.ones(4))
+    rb.insert_transform(1, lambda batch: batch.exclude("action"))
+    assert set(rb.sample().keys()) == {"index"}
+    rb = ReplayBuffer(100, batch_size=4, transform=lambda batch: batch.select("extra"))
+    rb.extend(to_tensordict(make_stream(2, 30, 1)))
+    assert set(rb.sample().keys()) == {"extra"}
 
 
 def test_what_only_the_next_step_has_is_not_lost_in_silence() -> None:
@@ -172,7 +223,16 @@ def test_what_only_the_next_step_has_is_not_lost_in_silence() -> None:
         ReplayBuffer(100).extend(steps)
 
 
+def test_what_is_no_tensor_is_not_lost_in_silence() -> None:
+    steps = to_tensordict(make_stream(1, 5, 1))
+    steps["instruction"] = "go left"
+    with pytest.warns(RecollectWarning, match="'instruction'.*no tensors"):
+        ReplayBuffer(100).extend(steps)
+
+
 def test_what_cannot_work_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no option 'prefetch'"):  # before the first steps come
+        ReplayBuffer(100, prefetch=3)
     rb = ReplayBuffer(100)
     with pytest.raises(StorageError, match="empty"):
         rb.sample(3)
@@ -185,6 +245,9 @@ def test_what_cannot_work_is_refused() -> None:
         rb.sample()
     with pytest.raises(SchemaError, match="as many steps of each of 2 envs, got 5"):
         ReplayBuffer(100, num_envs=2).extend(to_tensordict(make_stream(1, 5, 1))[0])
+    compact = to_tensordict(make_stream(1, 5, 2)).exclude(("next", "agent"))
+    with pytest.raises(SchemaError, match="compact_obs"):
+        rb.extend(compact)
     folded = to_tensordict(make_stream(1, 5, 2))
     folded["steps_to_next_obs"] = torch.ones(2, 5, 1, dtype=torch.int64)
     with pytest.raises(SchemaError, match="leave MultiStep out"):
