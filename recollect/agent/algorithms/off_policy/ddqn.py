@@ -85,10 +85,10 @@ class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
-        q_t = self.critics(steps.features)  # [1, rows, num_actions]
-        fit = self._regress(steps, q_t, self._target(steps), action=steps.action, delta=self.config.huber_delta)
+        inputs, target = (steps.features,), self._target(steps)
+        fit = self._fit(steps, inputs, target, action=steps.action, delta=self.config.huber_delta)
         backward(fit.loss)
-        return Losses({"loss_q": fit.loss, "q": fit.values.mean()}, fit.sizes)
+        return Losses({"loss_q": fit.loss, "q": fit.value}, fit.sizes)
 
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:

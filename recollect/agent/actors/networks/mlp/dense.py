@@ -10,7 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from recollect.agent.actors.config import Activation
-from recollect.agent.actors.networks.mlp.fused_stack import FusedGradient, Lead, best_fused, is_fusible, run_fused
+from recollect.agent.actors.networks.mlp.fused_stack import (
+    FusedGradient,
+    FusedRun,
+    Lead,
+    best_fused,
+    is_fusible,
+    is_only,
+    leaves_autograd,
+    run_fused,
+)
 from recollect.agent.actors.networks.mlp.stack import Stack, StackGradient
 
 
@@ -97,6 +106,15 @@ class EnsembleMLP(nn.Module):
     def first(self, *inputs: Tensor) -> Tensor:
         """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
         return self._run(inputs, ())
+
+    def run_apart(self, *inputs: Tensor) -> FusedRun | None:
+        """What `forward` gives outside of autograd, for those who bring its gradient; None where autograd must see it."""
+        flat = self._row()
+        if self._has_norms or not is_fusible(self._stack, self.num, flat, inputs):
+            return None
+        if not is_only(self, EnsembleMLP.forward) or not leaves_autograd(flat, inputs):
+            return None
+        return FusedRun(self._stack, flat, inputs)
 
     def best(self, rows: np.ndarray) -> np.ndarray | None:
         """Place of the first network's highest result for each of float32 rows `[batch, in]`, int64 `[batch, 1]`.

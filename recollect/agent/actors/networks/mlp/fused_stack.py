@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from recollect.agent.actors.networks.mlp.stack import Stack, beside, differentiable
 from recollect.agent.kernels.choice_kernels import choose_best
@@ -69,6 +70,48 @@ def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | Non
     return places
 
 
+def is_only(module: nn.Module, forward: Any) -> bool:
+    """Whether a call of a module is one of this function: no hooks, and nobody's own in its place."""
+    return not (
+        getattr(module.forward, "__func__", None) is not forward
+        or module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl is not None
+        or _has_any_global_hook()
+    )
+
+
+def leaves_autograd(flat: Tensor, inputs: Sequence[Tensor]) -> bool:
+    """Whether all that autograd would do with the gradient of a stack's results is to give its row one."""
+    is_first = flat.is_leaf and flat.requires_grad and flat.grad is None and torch.is_grad_enabled()
+    if not is_first or flat._backward_hooks or flat._post_accumulate_grad_hooks:
+        return False
+    return not any([each.requires_grad for each in inputs])
+
+
+class FusedRun:
+    """What a stack makes of inputs, outside of autograd, and the way of a gradient back to its row.
+
+    Attributes
+    ----------
+    results : tensor `[num, batch, out]`
+        Of all networks.
+    """
+
+    def __init__(self, stack: Stack, flat: Tensor, inputs: Sequence[Tensor]) -> None:
+        self._stack, self._flat, self._columns = stack, flat, _columns_of(inputs)
+        self._hidden = _room_for_hidden(stack, stack.num, self._columns)
+        self.results = run_fused(stack, (stack.num,), flat, (self._columns,), self._hidden)
+
+    def put_gradient(self, slopes: Tensor) -> None:
+        """Follow the gradient of the results `[num, batch, out]` back; the row's is in place then."""
+        row = _row_for(self._stack, self._stack.num, self._flat, self._columns.shape[-2])
+        _follow_back(self._stack, self._flat, self._columns, self._hidden, self.results, slopes, row)
+        self._flat.grad = row
+
+
 class FusedGradient(torch.autograd.Function):
     """`run_fused` with its gradient; as in `StackGradient`, what nobody needs is not computed."""
 
@@ -76,7 +119,7 @@ class FusedGradient(torch.autograd.Function):
     def forward(ctx: Any, stack: Stack, lead: Lead, flat: Tensor, *inputs: Tensor) -> Tensor:
         """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
         columns = _columns_of(inputs)
-        hidden = torch.empty(_num_of(lead) * columns.shape[-2] * stack.num_hidden, **_ROOM)
+        hidden = _room_for_hidden(stack, _num_of(lead), columns)
         out = run_fused(stack, lead, flat, (columns,), hidden)
         ctx.stack, ctx.num = stack, _num_of(lead)
         ctx.save_for_backward(flat, out, hidden, columns, *inputs)
@@ -96,22 +139,7 @@ class FusedGradient(torch.autograd.Function):
         row = _row_for(stack, num, flat, batch) if needs[0] else None
         found = torch.empty(num_inputs, batch, last - first, **_ROOM) if needed else None
         gradient = gradient.contiguous()
-        follow_back(
-            flat.data_ptr(),
-            stack.shape,
-            columns.data_ptr(),
-            num_inputs,
-            num,
-            batch,
-            hidden.data_ptr(),
-            out.data_ptr(),
-            gradient.data_ptr(),
-            0 if row is None else row.data_ptr(),
-            0 if found is None else found.data_ptr(),
-            first,
-            last - first,
-            num_shares(num * batch * stack.num_products),
-        )
+        _follow_back(stack, flat, columns, hidden, out.view(num, batch, -1), gradient, row, found, first)
         if found is None:
             return None, None, row, *(None for _ in inputs)
         pieces = (
@@ -119,6 +147,45 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
+
+
+def _follow_back(
+    stack: Stack,
+    flat: Tensor,
+    columns: Tensor,
+    hidden: Tensor,
+    results: Tensor,
+    slopes: Tensor,
+    row: Tensor | None,
+    found: Tensor | None = None,
+    first: int = 0,
+) -> None:
+    """Write the gradients of the row into `row`, and those of columns from `first` on into `found`, if wanted.
+
+    `results` are `[num, batch, out]`.
+    """
+    num, batch = results.shape[:2]
+    follow_back(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        num,
+        batch,
+        hidden.data_ptr(),
+        results.data_ptr(),
+        slopes.data_ptr(),
+        0 if row is None else row.data_ptr(),
+        0 if found is None else found.data_ptr(),
+        first,
+        0 if found is None else found.shape[-1],
+        num_shares(num * batch * stack.num_products),
+    )
+
+
+def _room_for_hidden(stack: Stack, num: int, columns: Tensor) -> Tensor:
+    """Room for the results of hidden layers, which gradients need."""
+    return torch.empty(num * columns.shape[-2] * stack.num_hidden, **_ROOM)
 
 
 def _num_of(lead: Lead) -> int:
