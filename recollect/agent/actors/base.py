@@ -229,10 +229,13 @@ class Actor(RunningStatistics):
         encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
 
-    def sees_rows(self, obs: Observation) -> bool:
-        """Whether heads take an observation as it came from environments: rows of numbers, all that there is."""
-        is_row = type(obs) is np.ndarray and obs.dtype == np.float32 and obs.ndim == 2 and obs.flags.carray
-        return is_row and self._is_bare and self.normaliser is None
+    def rows_of(self, obs: Observation) -> np.ndarray | None:
+        """Features float32 `[num_envs, F]`, where they are what came from environments; None elsewhere."""
+        if type(obs) is not np.ndarray or obs.ndim != 2 or not self._is_bare or self.normaliser is not None:
+            return None
+        if obs.dtype == np.float64:
+            return obs.astype(np.float32)
+        return obs if obs.dtype == np.float32 and obs.flags.carray else None
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.

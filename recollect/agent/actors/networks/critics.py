@@ -36,7 +36,7 @@ class ActionCritics(nn.Module):
 
     def run_apart(self, features: Tensor, action: Tensor) -> FusedRun | None:
         """`EnsembleMLP.run_apart` of the critics; None if they are of other layers."""
-        network = self.network
+        network: Any = self.network
         is_dense = isinstance(network, EnsembleMLP) and is_only(self, ActionCritics.forward)
         return network.run_apart(features, action) if is_dense else None
 

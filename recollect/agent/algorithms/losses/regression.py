@@ -44,7 +44,7 @@ def fit(
     """Compare what critics make of inputs with what they are to predict, as `regression` does.
 
     Where all that autograd would do is to follow the loss back through dense layers, the gradients of their weights
-    are in place already, and the loss has no graph; elsewhere they are left to `backward`, which passes over the former.
+    are in place already, and the loss has no graph: `backward` passes over it. Elsewhere they are left to that.
     """
     run = critics.run_apart(*inputs) if hasattr(critics, "run_apart") else None
     if run is None or not _is_fusible(run.results, target, weights, action):

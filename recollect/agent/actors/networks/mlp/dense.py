@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.config import Activation
 from recollect.agent.actors.networks.mlp.fused_stack import (
@@ -15,6 +15,7 @@ from recollect.agent.actors.networks.mlp.fused_stack import (
     FusedRun,
     Lead,
     best_fused,
+    drawn_fused,
     is_fusible,
     is_only,
     leaves_autograd,
@@ -108,7 +109,7 @@ class EnsembleMLP(nn.Module):
         return self._run(inputs, ())
 
     def run_apart(self, *inputs: Tensor) -> FusedRun | None:
-        """What `forward` gives outside of autograd, for those who bring its gradient; None where autograd must see it."""
+        """What `forward` gives, for those who bring its gradient without autograd; None where autograd must see it."""
         flat = self._row()
         if self._has_norms or not is_fusible(self._stack, self.num, flat, inputs):
             return None
@@ -122,6 +123,13 @@ class EnsembleMLP(nn.Module):
         None where no kernel can tell.
         """
         return None if self._has_norms else best_fused(self._stack, self._row(), rows)
+
+    def draw_squashed(self, rows: np.ndarray, bounds: tuple[float, float], generator: Generator) -> Tensor | None:
+        """A sample of the squashed Gaussian that the first network describes for each of float32 rows `[batch, in]`.
+
+        None where no kernel can tell.
+        """
+        return None if self._has_norms else drawn_fused(self._stack, self._row(), rows, bounds, generator)
 
     def orthogonalise(self, output_gain: float) -> None:
         """Draw orthogonal weights and zero biases: gain sqrt(2) before an activation, else `output_gain`."""

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from recollect.agent.actors.networks.mlp.stack import Stack, beside, differentiable
-from recollect.agent.kernels.choice_kernels import choose_best
+from recollect.agent.kernels.choice_kernels import choose_best, draw_squashed
 from recollect.agent.kernels.fusible import are_fusible
 from recollect.agent.kernels.products import HAS_PRODUCTS
 from recollect.agent.kernels.stack_kernels import follow_back, run_stack
@@ -61,13 +61,34 @@ def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | Non
 
     None where no kernel computes the stack.
     """
-    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
-        return None
-    if rows.shape[1] != stack.widths[0] or flat.numel() != stack.num_weights or not flat.is_contiguous():
+    if not _takes_rows(stack, flat, rows):
         return None
     places = np.empty((len(rows), 1), np.int64)
     choose_best(flat.data_ptr(), stack.shape, rows, num_shares(len(rows) * stack.num_products), places)
     return places
+
+
+def drawn_fused(
+    stack: Stack, flat: Tensor, rows: np.ndarray, bounds: tuple[float, float], generator: Generator
+) -> Tensor | None:
+    """A sample `[batch, out / 2]` of the squashed Gaussian that the first network describes for each of float32 rows.
+
+    None where no kernel computes the stack. `bounds` are those of the deviations' logarithms.
+    """
+    if not _takes_rows(stack, flat, rows):
+        return None
+    actions = torch.empty(len(rows), stack.widths[-1] // 2, **_ROOM)
+    noise = torch.empty_like(actions).normal_(generator=generator)
+    num_threads = num_shares(len(rows) * stack.num_products)
+    draw_squashed(flat.data_ptr(), stack.shape, rows, num_threads, noise.data_ptr(), *bounds, actions.data_ptr())
+    return actions
+
+
+def _takes_rows(stack: Stack, flat: Tensor, rows: np.ndarray) -> bool:
+    """Whether a kernel computes the stack from rows as they came from environments."""
+    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
+        return False
+    return rows.shape[1] == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
 def is_only(module: nn.Module, forward: Any) -> bool:
@@ -79,7 +100,7 @@ def is_only(module: nn.Module, forward: Any) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
         or module._compiled_call_impl is not None
-        or _has_any_global_hook()
+        or _has_any_global_hook()  # type: ignore[no-untyped-call]
     )
 
 
@@ -88,7 +109,7 @@ def leaves_autograd(flat: Tensor, inputs: Sequence[Tensor]) -> bool:
     is_first = flat.is_leaf and flat.requires_grad and flat.grad is None and torch.is_grad_enabled()
     if not is_first or flat._backward_hooks or flat._post_accumulate_grad_hooks:
         return False
-    return not any([each.requires_grad for each in inputs])
+    return not any(each.requires_grad for each in inputs)
 
 
 class FusedRun:
@@ -107,8 +128,9 @@ class FusedRun:
 
     def put_gradient(self, slopes: Tensor) -> None:
         """Follow the gradient of the results `[num, batch, out]` back; the row's is in place then."""
-        row = _row_for(self._stack, self._stack.num, self._flat, self._columns.shape[-2])
-        _follow_back(self._stack, self._flat, self._columns, self._hidden, self.results, slopes, row)
+        stack = self._stack
+        row = _row_for(stack, stack.num, self._flat, self._columns.shape[-2])
+        _follow_back(stack, stack.num, self._flat, self._columns, self._hidden, self.results, slopes, row)
         self._flat.grad = row
 
 
@@ -139,7 +161,7 @@ class FusedGradient(torch.autograd.Function):
         row = _row_for(stack, num, flat, batch) if needs[0] else None
         found = torch.empty(num_inputs, batch, last - first, **_ROOM) if needed else None
         gradient = gradient.contiguous()
-        _follow_back(stack, flat, columns, hidden, out.view(num, batch, -1), gradient, row, found, first)
+        _follow_back(stack, num, flat, columns, hidden, out, gradient, row, found, first)
         if found is None:
             return None, None, row, *(None for _ in inputs)
         pieces = (
@@ -151,6 +173,7 @@ class FusedGradient(torch.autograd.Function):
 
 def _follow_back(
     stack: Stack,
+    num: int,
     flat: Tensor,
     columns: Tensor,
     hidden: Tensor,
@@ -160,11 +183,8 @@ def _follow_back(
     found: Tensor | None = None,
     first: int = 0,
 ) -> None:
-    """Write the gradients of the row into `row`, and those of columns from `first` on into `found`, if wanted.
-
-    `results` are `[num, batch, out]`.
-    """
-    num, batch = results.shape[:2]
+    """Write the gradients of the row into `row`, and those of columns from `first` on into `found`, if wanted."""
+    batch = columns.shape[-2]
     follow_back(
         flat.data_ptr(),
         stack.shape,
