@@ -189,13 +189,13 @@ class LearningAlgorithm(Algorithm):
         rows = self.actor.rows_of(obs)
         action = None if rows is None else self._act_on_rows(rows, deterministic)
         if action is not None:
-            step: ActingStep = (action, self.actor.to_env(action), rhs, {})
+            clipped_action, other = self.actor.to_env(action), dict[str, Tensor]()
         else:
             with torch.no_grad():
-                step = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
+                action, clipped_action, rhs, other = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
         if not deterministic:
-            self.num_acted += len(step[0])
-        return step
+            self.num_acted += len(action)
+        return action, clipped_action, rhs, other
 
     def act(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool) -> ActingStep:
         """`acting_step` as a function of tensors on the actor's device, which exports trace; nothing is counted."""
