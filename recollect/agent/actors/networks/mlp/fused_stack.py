@@ -34,26 +34,9 @@ def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -
     return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
-def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None) -> Tensor:
-    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
-
-    The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
-    """
-    columns = _columns_of(inputs)
-    batch = columns.shape[-2]
-    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
-    run_stack(
-        flat.data_ptr(),
-        stack.shape,
-        columns.data_ptr(),
-        _num_inputs(columns),
-        _num_of(lead),
-        batch,
-        0 if hidden is None else hidden.data_ptr(),
-        out.data_ptr(),
-        num_shares(_num_of(lead) * batch * stack.num_products),
-    )
-    return out
+def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient."""
+    return _run_columns(stack, lead, flat, _columns_of(inputs))
 
 
 def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | None:
@@ -124,7 +107,7 @@ class FusedRun:
     def __init__(self, stack: Stack, flat: Tensor, inputs: Sequence[Tensor]) -> None:
         self._stack, self._flat, self._columns = stack, flat, _columns_of(inputs)
         self._hidden = _room_for_hidden(stack, stack.num, self._columns)
-        self.results = run_fused(stack, (stack.num,), flat, (self._columns,), self._hidden)
+        self.results = _run_columns(stack, (stack.num,), flat, self._columns, self._hidden)
 
     def put_gradient(self, slopes: Tensor) -> None:
         """Follow the gradient of the results `[num, batch, out]` back; the row's is in place then."""
@@ -142,7 +125,7 @@ class FusedGradient(torch.autograd.Function):
         """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
         columns = _columns_of(inputs)
         hidden = _room_for_hidden(stack, _num_of(lead), columns)
-        out = run_fused(stack, lead, flat, (columns,), hidden)
+        out = _run_columns(stack, lead, flat, columns, hidden)
         ctx.stack, ctx.num = stack, _num_of(lead)
         ctx.save_for_backward(flat, out, hidden, columns, *inputs)
         return out
@@ -169,6 +152,24 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
+
+
+def _run_columns(stack: Stack, lead: Lead, flat: Tensor, columns: Tensor, hidden: Tensor | None = None) -> Tensor:
+    """`run_fused`; the results of hidden layers, one layer after the other, are left in `hidden`, if that is given."""
+    num, batch = _num_of(lead), columns.shape[-2]
+    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
+    run_stack(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        num,
+        batch,
+        0 if hidden is None else hidden.data_ptr(),
+        out.data_ptr(),
+        num_shares(num * batch * stack.num_products),
+    )
+    return out
 
 
 def _follow_back(
