@@ -32,6 +32,7 @@ from recollect.roles import Observation
 NO_STATE: Final = torch.zeros(1, 1)
 """Hidden state and `done` where there are none: actors without memory ignore them."""
 
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 # Modules that never read `training`. To switch all the others costs small networks more than a layer.
 _WITHOUT_MODES: Final = ("recollect.", *(f"torch.nn.modules.{kind}" for kind in ("container", "conv", "linear")))
 
@@ -233,9 +234,9 @@ class Actor(RunningStatistics):
         """Features float32 `[num_envs, F]`, where they are what came from environments; None elsewhere."""
         if type(obs) is not np.ndarray or obs.ndim != 2 or not self._is_bare or self.normaliser is not None:
             return None
-        if obs.dtype == np.float64:
-            return obs.astype(np.float32)
-        return obs if obs.dtype == np.float32 and obs.flags.carray else None
+        if obs.dtype == _SINGLE:
+            return obs if obs.flags.carray else None
+        return obs.astype(_SINGLE) if obs.dtype == _DOUBLE else None
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.

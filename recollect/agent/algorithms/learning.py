@@ -188,13 +188,14 @@ class LearningAlgorithm(Algorithm):
     ) -> ActingStep:
         rows = self.actor.rows_of(obs)
         action = None if rows is None else self._act_on_rows(rows, deterministic)
+        other: dict[str, Tensor] = {}
         if action is not None:
-            clipped_action, other = self.actor.to_env(action), dict[str, Tensor]()
+            clipped_action = self.actor.to_env(action)
         else:
             with torch.no_grad():
                 action, clipped_action, rhs, other = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
         if not deterministic:
-            self.num_acted += len(action)
+            self.num_acted += action.shape[0]  # `len` of a tensor takes six times as long
         return action, clipped_action, rhs, other
 
     def act(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool) -> ActingStep:
