@@ -39,8 +39,8 @@ MUTANTS: Final = (
     Mutant(
         "normalised observations are acted on as they come",
         f"{ACTORS}/base.py",
-        "return is_row and self._is_bare and self.normaliser is None",
-        "return is_row and self._is_bare",
+        "not self._is_bare or self.normaliser is not None",
+        "not self._is_bare",
         DDQN,
     ),
     Mutant(
@@ -49,6 +49,20 @@ MUTANTS: Final = (
         "own._act is not DDQN._act or ",
         "",
         DDQN,
+    ),
+    Mutant(
+        "a policy that draws in its own way does not do so on arrays",
+        "agent/algorithms/off_policy/actor_critic.py",
+        "or not is_drawn ",
+        "",
+        ("tests/unit/agent/algorithms/off_policy/test_sac.py",),
+    ),
+    Mutant(
+        "noise is left out where actions are drawn from arrays",
+        "agent/algorithms/off_policy/actor_critic.py",
+        "or self._noise is not None ",
+        "",
+        ("tests/unit/agent/algorithms/off_policy/test_sac.py",),
     ),
     Mutant(
         "values of one's own do not count for actions on arrays",
@@ -63,6 +77,20 @@ MUTANTS: Final = (
         '{"dtype": torch.float32, "device": torch.device("cpu")}',
         "{}",
         KERNELS,
+    ),
+    Mutant(
+        "hooks of critics are not called where autograd is left out",
+        f"{NETWORKS}/mlp/fused_stack.py",
+        "        or module._forward_hooks\n",
+        "",
+        ("tests/unit/agent/algorithms/losses/test_regression.py",),
+    ),
+    Mutant(
+        "a gradient takes the place of one that is there",
+        f"{NETWORKS}/mlp/fused_stack.py",
+        " and flat.grad is None",
+        "",
+        ("tests/unit/agent/algorithms/losses/test_regression.py",),
     ),
     Mutant(
         "a kernel forgets the gradient of the activation",

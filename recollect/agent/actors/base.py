@@ -32,6 +32,7 @@ from recollect.roles import Observation
 NO_STATE: Final = torch.zeros(1, 1)
 """Hidden state and `done` where there are none: actors without memory ignore them."""
 
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 # Modules that never read `training`. To switch all the others costs small networks more than a layer.
 _WITHOUT_MODES: Final = ("recollect.", *(f"torch.nn.modules.{kind}" for kind in ("container", "conv", "linear")))
 
@@ -229,10 +230,13 @@ class Actor(RunningStatistics):
         encoded: tuple[Tensor, Tensor] = body(visible, rhs, done)
         return encoded
 
-    def sees_rows(self, obs: Observation) -> bool:
-        """Whether heads take an observation as it came from environments: rows of numbers, all that there is."""
-        is_row = type(obs) is np.ndarray and obs.dtype == np.float32 and obs.ndim == 2 and obs.flags.carray
-        return is_row and self._is_bare and self.normaliser is None
+    def rows_of(self, obs: Observation) -> np.ndarray | None:
+        """Features float32 `[num_envs, F]`, where they are what came from environments; None elsewhere."""
+        if type(obs) is not np.ndarray or obs.ndim != 2 or not self._is_bare or self.normaliser is not None:
+            return None
+        if obs.dtype == _SINGLE:
+            return obs if obs.flags.carray else None
+        return obs.astype(_SINGLE) if obs.dtype == _DOUBLE else None
 
     def unroll(self, obs: Observation, rhs: Tensor, done: Tensor, target: bool = False) -> tuple[Tensor, Tensor]:
         """Take all steps of sequences.

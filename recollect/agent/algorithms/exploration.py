@@ -37,8 +37,7 @@ class EpsilonGreedy(LearningAlgorithm):
     def _room_like(self, actions: Tensor) -> Tensor:
         """A float32 tensor of their shape, the same one each time: to make one takes longer than to fill it."""
         if self._room is None or self._room.shape != actions.shape or self._room.device != actions.device:
-            with torch.inference_mode(mode=False):  # which could not be filled outside of that mode
-                self._room = torch.empty(actions.shape, device=actions.device)
+            self._room = torch.empty(actions.shape, device=actions.device)
         return self._room
 
     def _explore(self, greedy: Tensor, mask: Tensor | None) -> Tensor:

@@ -186,12 +186,17 @@ class LearningAlgorithm(Algorithm):
     def acting_step(
         self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
     ) -> ActingStep:
-        with torch.inference_mode():
-            action, clipped_action, rhs, other = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
+        rows = self.actor.rows_of(obs)
+        action = None if rows is None else self._act_on_rows(rows, deterministic)
+        other: dict[str, Tensor] = {}
+        if action is not None:
+            clipped_action = self.actor.to_env(action)
+        else:
+            with torch.no_grad():
+                action, clipped_action, rhs, other = self.act(self.actor.to_tensors(obs), rhs, done, deterministic)
         if not deterministic:
-            self.num_acted += len(action)
-        other = {name: _usual(value) for name, value in other.items()}
-        return _usual(action), clipped_action, _usual(rhs), other
+            self.num_acted += action.shape[0]  # `len` of a tensor takes six times as long
+        return action, clipped_action, rhs, other
 
     def act(self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool) -> ActingStep:
         """`acting_step` as a function of tensors on the actor's device, which exports trace; nothing is counted."""
@@ -330,6 +335,10 @@ class LearningAlgorithm(Algorithm):
         An algorithm that `masks_actions` gets which are allowed, bool `[num_envs, num_actions]`, if not all are.
         """
 
+    def _act_on_rows(self, rows: np.ndarray, deterministic: bool) -> Tensor | None:
+        """What `_act` makes of features float32 `[num_envs, F]`, if a kernel can without tensors in between."""
+        return None
+
     def _distribution(self, features: Tensor, mask: Tensor | None) -> Any:
         """What the policy says of the allowed actions, one distribution for each row of features."""
         policy = self.policy(features)
@@ -399,8 +408,3 @@ def _generator_beside(acting: torch.Generator, number: int) -> torch.Generator:
     """Generator beside that of the actor, seeded from it, with numbers of its own."""
     seed = np.random.SeedSequence([acting.initial_seed(), number]).generate_state(1, np.uint64)[0]
     return torch.Generator(acting.device).manual_seed(int(seed >> np.uint64(1)))
-
-
-def _usual(value: Tensor) -> Tensor:
-    """The same tensor, or a copy that autograd takes if it was made in inference mode."""
-    return value.clone() if value.is_inference() else value

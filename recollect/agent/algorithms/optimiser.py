@@ -84,7 +84,6 @@ class GroupedOptimiser:
             if group.has_gradients:
                 group.step(share * getattr(config, group.learning_rate))
 
-    @torch.no_grad()
     def clip_gradients(self, max_norm: float) -> dict[str, Tensor | float]:
         """Limit the norm of each group's gradient; returns the norms as they were, by group."""
         return {group.name: group.clip_gradients(max_norm) for group in self.groups if group.has_gradients}
@@ -124,6 +123,10 @@ class _Group(ABC):
         if len(gradients) == 1 and gradients[0].is_contiguous() and are_fusible(*gradients):
             found: float = clip_row(gradients[0].numpy().reshape(-1), max_norm, _SMALL)
             return found
+        return self._clip_by_operators(gradients, max_norm)
+
+    @torch.no_grad()
+    def _clip_by_operators(self, gradients: list[Tensor], max_norm: float) -> Tensor:
         norms = torch._foreach_norm(gradients)
         norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         torch._foreach_mul_(gradients, (max_norm / (norm + _SMALL)).clamp_(max=1.0))

@@ -62,7 +62,13 @@ def set_gradients(*nets: nn.Module, gradients: Sequence[Array | None], device: t
 
 
 def backward(*losses: Tensor) -> None:
-    """Let the gradients of losses flow into all that they depend on, in one pass."""
+    """Let the gradients of losses flow into all that they depend on, in one pass.
+
+    Losses without a graph are passed over: what they depend on has its gradients (`losses.regression.fit`).
+    """
+    losses = tuple([loss for loss in losses if loss.requires_grad])
+    if not losses:
+        return
     if torch.compiler.is_compiling() or any(loss.dim() for loss in losses):
         torch.autograd.backward(losses)
         return

@@ -13,7 +13,7 @@ _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
 @nb.njit(
     nb.boolean(_address, _count, _count, _count, _address, _address, _address, nb.float32, *(_address,) * 4), **KERNEL
 )
-def regress(values, num, rows, width, actions, targets, weights, delta, losses, slopes, taken, sizes):
+def regress(values, num, rows, width, actions, targets, weights, delta, losses, slopes, means, sizes):
     """Compare values with targets: half the square of small errors, linear beyond `delta`.
 
     Returns whether all actions exist; nothing is to be used if not.
@@ -30,16 +30,16 @@ def regress(values, num, rows, width, actions, targets, weights, delta, losses, 
         Out: losses summed over critics, their mean over rows.
     slopes : `[num, rows, width]`
         Out: gradient of the loss.
-    taken : `[num, rows]`
-        Out: the values that count.
+    means : `[1]`
+        Out: mean of the values that count.
     sizes : `[rows]`
         Out: absolute errors, their mean over critics.
     """
     value, slope = numbers_at(values, num * rows * width), numbers_at(slopes, num * rows * width)
     target, weight = numbers_at(targets, rows), numbers_at(weights, rows if weights else np.int64(0))
     action = whole_numbers_at(actions, rows if actions else np.int64(0))
-    chosen, size = numbers_at(taken, num * rows), numbers_at(sizes, rows)
-    share, total = _ONE / np.float32(rows), 0.0
+    size = numbers_at(sizes, rows)
+    share, total, sum_taken = _ONE / np.float32(rows), 0.0, 0.0
     slope[:] = _ZERO
     size[:] = _ZERO
     for network in range(num):
@@ -55,10 +55,11 @@ def regress(values, num, rows, width, actions, targets, weights, delta, losses, 
             limited = min(distance, delta)
             total += counts * (limited * (distance - _HALF * limited))
             slope[place] = -np.copysign(limited, error) * (share * counts)
-            chosen[network * rows + row] = value[place]
+            sum_taken += value[place]
             size[row] += distance
     size /= np.float32(num)
     numbers_at(losses, 1)[0] = total / rows
+    numbers_at(means, 1)[0] = sum_taken / (num * rows)
     return True
 
 

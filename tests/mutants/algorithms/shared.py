@@ -94,14 +94,14 @@ MUTANTS: Final = (
     Mutant(
         "deterministic actions count as exploration",
         f"{ALGORITHMS}/learning.py",
-        "        if not deterministic:\n            self.num_acted += len(action)\n",
-        "        self.num_acted += len(action)\n",
+        "        if not deterministic:\n            self.num_acted += action.shape[0]",
+        "        self.num_acted += action.shape[0]",
         DETERMINISTIC,
     ),
     Mutant(
         "exploration falls with calls instead of steps of all envs",
         f"{ALGORITHMS}/learning.py",
-        "self.num_acted += len(action)",
+        "self.num_acted += action.shape[0]",
         "self.num_acted += 1",
         DDQN,
     ),

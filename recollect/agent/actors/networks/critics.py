@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.mlp.composed import build_ensemble, build_single, critic_layers, critic_sizes
+from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
+from recollect.agent.actors.networks.mlp.fused_stack import FusedRun, is_only
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
@@ -31,6 +33,12 @@ class ActionCritics(nn.Module):
     def first(self, features: Tensor, action: Tensor) -> Tensor:
         """The same of the first critic alone -> values `[batch, num_atoms]`."""
         return self.network.first(features, action)
+
+    def run_apart(self, features: Tensor, action: Tensor) -> FusedRun | None:
+        """`EnsembleMLP.run_apart` of the critics; None if they are of other layers."""
+        network: Any = self.network
+        is_dense = isinstance(network, EnsembleMLP) and is_only(self, ActionCritics.forward)
+        return network.run_apart(features, action) if is_dense else None
 
 
 class ChoiceCritics(nn.Module):

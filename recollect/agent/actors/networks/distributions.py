@@ -15,7 +15,7 @@ from recollect.agent.actors.networks.judge import (
     normal_entropy,
     normal_log_prob,
 )
-from recollect.agent.actors.networks.squash import LOG_STD_RANGE, Squash, is_squashable, log_tanh_slope
+from recollect.agent.actors.networks.squash import LOG_STD_RANGE, is_squashable, log_tanh_slope, squashed
 
 # The largest float32 below 1: atanh of a stored action must stay finite.
 _ALMOST_ONE: Final = 1.0 - 2.0**-24
@@ -154,8 +154,7 @@ class SquashedGaussian(StochasticDistribution):
             raw, log_prob = self._raw.sample_with_log_prob(generator)
             return raw.tanh(), log_prob - log_tanh_slope(raw)
         noise = outputs.new_empty(len(outputs), outputs.shape[-1] // 2).normal_(generator=generator)
-        found: tuple[Tensor, Tensor] = Squash.apply(outputs, noise)  # type: ignore[no-untyped-call]
-        return found
+        return squashed(outputs, noise)
 
     def log_prob(self, action: Tensor) -> Tensor:
         raw = action.clamp(-_ALMOST_ONE, _ALMOST_ONE).atanh()

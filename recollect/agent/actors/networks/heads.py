@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import gymnasium as gym
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.config import ActorConfig
 from recollect.agent.actors.networks.distributions import (
@@ -20,6 +21,9 @@ from recollect.agent.actors.networks.distributions import (
     SquashedGaussian,
 )
 from recollect.agent.actors.networks.mlp.composed import build_single, policy_layers
+from recollect.agent.actors.networks.mlp.dense import MLP
+from recollect.agent.actors.networks.mlp.fused_stack import is_only
+from recollect.agent.actors.networks.squash import LOG_STD_RANGE
 from recollect.agent.actors.plan import PLAIN, ActorPlan, Layers, PolicyKind
 from recollect.agent.actors.spaces import action_width
 from recollect.agent.masks import choice_counts
@@ -57,6 +61,14 @@ class SquashedGaussianHead(Head):
 
     def forward(self, features: Tensor) -> SquashedGaussian:
         return SquashedGaussian.of(self.network(features))
+
+    def draw(self, rows: np.ndarray, generator: Generator) -> Tensor | None:
+        """What `sample` of the distributions draws for float32 rows `[batch, num_features]`; None if no kernel can."""
+        network: Any = self.network
+        is_dense = (
+            type(network) is MLP and is_only(network, MLP.forward) and is_only(self, SquashedGaussianHead.forward)
+        )
+        return network.draw_squashed(rows, LOG_STD_RANGE, generator) if is_dense else None
 
 
 class GaussianHead(Head):

@@ -20,15 +20,21 @@ def is_squashable(outputs: Tensor) -> bool:
     return outputs.dim() == 2 and are_fusible(outputs)
 
 
+def squashed(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions `[batch, action]` and log-probabilities `[batch, 1]` of outputs `[batch, 2 * action]` and noise."""
+    if not torch.is_grad_enabled():
+        return _by_kernel(outputs, noise)
+    found: tuple[Tensor, Tensor] = Squash.apply(outputs, noise)  # type: ignore[no-untyped-call]
+    return found
+
+
 class Squash(torch.autograd.Function):
     """Outputs `[batch, 2 * action]` and noise -> actions `[batch, action]` and log-probabilities `[batch, 1]`."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, rows = outputs.contiguous(), len(outputs)
-        actions, log_probs = torch.empty_like(noise), noise.new_empty(rows, 1)
-        places = actions.data_ptr(), log_probs.data_ptr()
-        squash(outputs.data_ptr(), noise.data_ptr(), rows, noise.shape[-1], *LOG_STD_RANGE, *places)
+        outputs = outputs.contiguous()
+        actions, log_probs = _by_kernel(outputs, noise)
         ctx.save_for_backward(outputs, noise, actions)
         ctx.set_materialize_grads(False)
         return actions, log_probs
@@ -55,6 +61,14 @@ class Squash(torch.autograd.Function):
 def log_tanh_slope(raw: Tensor) -> Tensor:
     """Log-derivative of tanh, summed over the action: stable where 1 - tanh² would round to 0."""
     return (_LOG_4 - 2.0 * torch.logaddexp(raw, -raw)).sum(-1, keepdim=True)
+
+
+def _by_kernel(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    outputs, rows = outputs.contiguous(), len(outputs)
+    actions, log_probs = torch.empty_like(noise), noise.new_empty(rows, 1)
+    places = actions.data_ptr(), log_probs.data_ptr()
+    squash(outputs.data_ptr(), noise.data_ptr(), rows, noise.shape[-1], *LOG_STD_RANGE, *places)
+    return actions, log_probs
 
 
 def _by_operators(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The critics' regression loss, as one kernel and one autograd function where it fits."""
+"""The critics' regression loss, as one kernel and without autograd, or as one autograd function, where it fits."""
 
 import math
 from typing import Any, Final, NamedTuple
@@ -24,13 +24,34 @@ class Regression(NamedTuple):
         Mean over rows, weighted where rows have weights, summed over critics.
     sizes : tensor `[rows, 1]`
         Absolute errors, their mean over critics; without gradients.
-    values : tensor `[num_critics, rows, 1]`
-        What the critics predict; without gradients.
+    value : tensor `[]`
+        Mean of what the critics predict; without gradients.
     """
 
     loss: Tensor
     sizes: Tensor
-    values: Tensor
+    value: Tensor
+
+
+def fit(
+    critics: Any,
+    inputs: tuple[Tensor, ...],
+    target: Tensor,
+    weights: Tensor | None = None,
+    action: Tensor | None = None,
+    delta: float = math.inf,
+) -> Regression:
+    """Compare what critics make of inputs with what they are to predict, as `regression` does.
+
+    Where all that autograd would do is to follow the loss back through dense layers, the gradients of their weights
+    are in place already, and the loss has no graph: `backward` passes over it. Elsewhere they are left to that.
+    """
+    run = critics.run_apart(*inputs) if hasattr(critics, "run_apart") else None
+    if run is None or not _is_fusible(run.results, target, weights, action):
+        return regression(critics(*inputs), target, weights, action, delta)
+    loss, sizes, value, slopes = _compare(run.results, target, weights, action, delta)
+    run.put_gradient(slopes)
+    return Regression(loss, sizes, value)
 
 
 def regression(
@@ -75,7 +96,26 @@ def _by_operators(
     errors = target - taken
     losses = 0.5 * errors.square() if delta == math.inf else huber(errors, delta)
     loss = (losses if weights is None else losses * weights).sum() / losses.shape[-2]
-    return Regression(loss, errors.detach().abs().mean(0), taken.detach())
+    return Regression(loss, errors.detach().abs().mean(0), taken.detach().mean())
+
+
+def _compare(
+    values: Tensor, target: Tensor, weights: Tensor | None, action: Tensor | None, delta: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `Regression` has, and the gradient of the loss `[num_critics, rows, num_actions]`, by a kernel."""
+    num, rows, width = values.shape
+    given = [None if each is None else each.contiguous() for each in (values, action, target, weights)]
+    loss, value = torch.empty((), **_ROOM), torch.empty((), **_ROOM)
+    slopes, sizes = torch.empty(num, rows, width, **_ROOM), torch.empty(rows, 1, **_ROOM)
+    addresses = [0 if each is None else each.data_ptr() for each in given]
+    results = loss.data_ptr(), slopes.data_ptr(), value.data_ptr(), sizes.data_ptr()
+    if not regress(addresses[0], num, rows, width, *addresses[1:], delta, *results):
+        found = f"{int(action.min())} to {int(action.max())}"  # type: ignore[union-attr]
+        raise SchemaError(
+            f"a batch has the actions {found}, expected 0 to {width - 1}: the critics value {width} actions; "
+            "store actions counted from 0, as the environment's space does"
+        )
+    return loss, sizes, value, slopes
 
 
 class _Regression(torch.autograd.Function):
@@ -85,23 +125,12 @@ class _Regression(torch.autograd.Function):
     def forward(
         ctx: Any, values: Tensor, target: Tensor, weights: Tensor | None, action: Tensor | None, delta: float
     ) -> Regression | tuple[Tensor, ...]:
-        num, rows, width = values.shape
-        given = [None if each is None else each.contiguous() for each in (values, action, target, weights)]
-        loss, slopes = torch.empty((), **_ROOM), torch.empty(num, rows, width, **_ROOM)
-        sizes, taken = torch.empty(rows, 1, **_ROOM), torch.empty(num, rows, 1, **_ROOM)
-        addresses = [0 if each is None else each.data_ptr() for each in given]
-        results = loss.data_ptr(), slopes.data_ptr(), taken.data_ptr(), sizes.data_ptr()
-        if not regress(addresses[0], num, rows, width, *addresses[1:], delta, *results):
-            found = f"{int(action.min())} to {int(action.max())}"  # type: ignore[union-attr]
-            raise SchemaError(
-                f"a batch has the actions {found}, expected 0 to {width - 1}: the critics value {width} actions; "
-                "store actions counted from 0, as the environment's space does"
-            )
+        loss, sizes, value, slopes = _compare(values, target, weights, action, delta)
         ctx.delta = delta
         ctx.save_for_backward(slopes, values, target, weights, action)
-        ctx.mark_non_differentiable(sizes, taken)
+        ctx.mark_non_differentiable(sizes, value)
         ctx.set_materialize_grads(False)
-        return loss, sizes, taken
+        return loss, sizes, value
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:

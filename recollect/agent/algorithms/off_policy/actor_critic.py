@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import Tensor
 
 from recollect.agent.actors.noise import GaussianNoise, OUNoise
 from recollect.agent.algorithms.config import OffPolicyConfig, critic_count, learning_rate
+from recollect.agent.algorithms.learning import LearningAlgorithm
 from recollect.agent.algorithms.off_policy.base import OffPolicyAlgorithm
 from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.errors import ConfigError
@@ -125,6 +127,14 @@ class ContinuousActorCritic(ActorCritic):
         if not deterministic and self._noise is not None:
             action = self._noise.add_to(action, done, self.actor.generator)
         return action, other
+
+    def _act_on_rows(self, rows: np.ndarray, deterministic: bool) -> Tensor | None:
+        own = type(self)
+        is_drawn = own._act is ContinuousActorCritic._act and own._distribution is LearningAlgorithm._distribution
+        if deterministic or self._noise is not None or not is_drawn or not hasattr(self.policy, "draw"):
+            return None
+        action: Tensor | None = self.policy.draw(rows, self.actor.generator)
+        return action
 
     def _configure(self) -> None:
         super()._configure()

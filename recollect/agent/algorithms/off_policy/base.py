@@ -9,7 +9,7 @@ from torch import Tensor
 from recollect.agent.actors.base import Actor
 from recollect.agent.algorithms.config import OffPolicyConfig
 from recollect.agent.algorithms.learning import LearningAlgorithm
-from recollect.agent.algorithms.losses.regression import Regression, regression
+from recollect.agent.algorithms.losses.regression import Regression, fit, regression
 from recollect.agent.algorithms.transitions import Transitions, read_transitions
 from recollect.agent.algorithms.utils import frozen
 from recollect.roles import Batch, Device, VectorEnvs
@@ -47,6 +47,19 @@ class OffPolicyAlgorithm(LearningAlgorithm):
     ) -> Regression:
         """Compare what critics predict of steps with a target; `sizes` are as the storage takes them."""
         found = regression(values, target, steps.weights, action, delta)
+        return found._replace(sizes=steps.errors(found.sizes))
+
+    def _fit(
+        self,
+        steps: Transitions,
+        inputs: tuple[Tensor, ...],
+        target: Tensor,
+        *,
+        action: Tensor | None = None,
+        delta: float = math.inf,
+    ) -> Regression:
+        """`_regress` of what the critics make of inputs; `backward` is to follow the loss all the same."""
+        found = fit(self.critics, inputs, target, steps.weights, action, delta)
         return found._replace(sizes=steps.errors(found.sizes))
 
     def _fixed_critics(self) -> AbstractContextManager[None]:

@@ -55,7 +55,7 @@ class DDPG(ContinuousActorCritic):
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
         target = self._target(steps)
-        fit = self._regress(steps, self.critics(steps.features, steps.action), target)
+        fit = self._fit(steps, (steps.features, steps.action), target)
         losses = {"loss_q": fit.loss} | self._policy_loss(steps)
         backward(*losses.values())
         return Losses(losses, fit.sizes)

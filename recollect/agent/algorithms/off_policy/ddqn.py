@@ -18,7 +18,7 @@ from recollect.agent.algorithms.optimiser import ParameterGroup
 from recollect.agent.algorithms.transitions import Transitions
 from recollect.agent.algorithms.utils import backward
 from recollect.options import number, option
-from recollect.roles import ActingStep, Batch, Observation
+from recollect.roles import Batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,25 +53,15 @@ class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
     def _groups(self) -> list[ParameterGroup]:
         return [ParameterGroup("critic", self.actor.critic_parameters(), "critic_lr")]
 
-    def acting_step(
-        self, obs: Observation, rhs: Tensor, done: Tensor, deterministic: bool = False, *args: object
-    ) -> ActingStep:
-        best = self._best_of(obs)
-        if best is None:
-            return super().acting_step(obs, rhs, done, deterministic)
-        action = torch.from_numpy(best)
-        if not deterministic:
-            action = self._explore(action, None)
-            self.num_acted += len(best)
-        return action, self.actor.to_env(action), rhs, {}
-
-    def _best_of(self, obs: Observation) -> np.ndarray | None:
-        """What `_act` finds best, int64 `[num_envs, 1]`, if a kernel can tell from observations as they come."""
+    def _act_on_rows(self, rows: np.ndarray, deterministic: bool) -> Tensor | None:
         own = type(self)
-        if own._act is not DDQN._act or own._mean is not DDQN._mean or not self.actor.sees_rows(obs):
+        if own._act is not DDQN._act or own._mean is not DDQN._mean or not hasattr(self.critics, "best"):
             return None
-        best: np.ndarray | None = self.critics.best(obs) if hasattr(self.critics, "best") else None
-        return best
+        best = self.critics.best(rows)
+        if best is None:
+            return None
+        greedy = torch.from_numpy(best)
+        return greedy if deterministic else self._explore(greedy, None)
 
     def _act(
         self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
@@ -85,10 +75,10 @@ class DDQN(EpsilonGreedy, OffPolicyAlgorithm):
 
     def _backward(self, batch: Batch) -> Losses:
         steps = self._read(batch)
-        q_t = self.critics(steps.features)  # [1, rows, num_actions]
-        fit = self._regress(steps, q_t, self._target(steps), action=steps.action, delta=self.config.huber_delta)
+        inputs, target = (steps.features,), self._target(steps)
+        fit = self._fit(steps, inputs, target, action=steps.action, delta=self.config.huber_delta)
         backward(fit.loss)
-        return Losses({"loss_q": fit.loss, "q": fit.values.mean()}, fit.sizes)
+        return Losses({"loss_q": fit.loss, "q": fit.value}, fit.sizes)
 
     @torch.no_grad()
     def _target(self, steps: Transitions) -> Tensor:

@@ -90,7 +90,7 @@ class MPO(ContinuousActorCritic):
         with torch.no_grad():
             sampled = self._sample_next(steps)
             target = td_target(steps.reward, steps.discount, sampled.values.mean(0))
-        fit = self._regress(steps, self.critics(steps.features, steps.action), target)
+        fit = self._fit(steps, (steps.features, steps.action), target)
         backward(fit.loss)
         return Losses({"loss_q": fit.loss} | self._improve_policy(steps, sampled), fit.sizes)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
 from recollect.agent.actors.spaces import action_width
+from recollect.agent.algorithms.losses.regression import Regression
 from recollect.agent.algorithms.losses.targets import soft_value
 from recollect.agent.algorithms.off_policy.actor_critic import ContinuousActorCritic, ContinuousConfig
 from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
@@ -42,9 +43,8 @@ class SAC(ContinuousActorCritic, SoftActorCritic):
     config: SACConfig
     title = "SAC (continuous)"
 
-    def _taken_values(self, steps: Transitions) -> Tensor:
-        values: Tensor = self.critics(steps.features, steps.action)
-        return values
+    def _fit_taken(self, steps: Transitions, target: Tensor) -> Regression:
+        return self._fit(steps, (steps.features, steps.action), target)
 
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
         action, log_prob = self.policy(steps.next_features(target=False)).sample_with_log_prob(self.generator)

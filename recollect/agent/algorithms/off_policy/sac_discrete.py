@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from recollect.agent.actors.plan import ActorPlan
+from recollect.agent.algorithms.losses.regression import Regression
 from recollect.agent.algorithms.losses.targets import expected_soft_value
 from recollect.agent.algorithms.off_policy.soft import SoftActorCritic, SoftConfig
 from recollect.agent.algorithms.transitions import Transitions
@@ -41,9 +42,8 @@ class SACDiscrete(SoftActorCritic):
     action_spaces = (gym.spaces.Discrete,)
     masks_actions = True
 
-    def _taken_values(self, steps: Transitions) -> Tensor:
-        q_t: Tensor = self.critics(steps.features)  # [num_critics, rows, num_actions]
-        return q_t.gather(-1, steps.action.expand(len(q_t), -1, -1))
+    def _fit_taken(self, steps: Transitions, target: Tensor) -> Regression:
+        return self._fit(steps, (steps.features,), target, action=steps.action)
 
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:
         policy = self._distribution(steps.next_features(target=False), steps.next_mask)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from recollect.agent.algorithms.config import learning_rate
 from recollect.agent.algorithms.learning import Losses
+from recollect.agent.algorithms.losses.regression import Regression
 from recollect.agent.algorithms.losses.targets import td_target, temperature_loss
 from recollect.agent.algorithms.off_policy.actor_critic import ActorCritic, ActorCriticConfig
 from recollect.agent.algorithms.optimiser import ParameterGroup
@@ -85,7 +86,7 @@ class SoftActorCritic(ActorCritic):
         """Sum of all critics' losses, and the sizes of their TD errors as the storage takes them."""
         with torch.no_grad():
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
-        fit = self._regress(steps, self._taken_values(steps), target)
+        fit = self._fit_taken(steps, target)
         return fit.loss, fit.sizes
 
     def _target_entropy(self, steps: Transitions) -> float | Tensor:
@@ -93,8 +94,8 @@ class SoftActorCritic(ActorCritic):
         return self.target_entropy
 
     @abstractmethod
-    def _taken_values(self, steps: Transitions) -> Tensor:
-        """Values `[num_critics, rows, 1]` of the actions that were taken."""
+    def _fit_taken(self, steps: Transitions, target: Tensor) -> Regression:
+        """Compare the values of the actions that were taken with a target `[rows, 1]`."""
 
     @abstractmethod
     def _next_value(self, steps: Transitions, temperature: Tensor) -> Tensor:

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recollect.agent.algorithms.utils import bt, btr, gaussian_kl, get_gradients, set_gradients
+from recollect.agent.algorithms.utils import backward, bt, btr, gaussian_kl, get_gradients, set_gradients
 from recollect.errors import SchemaError
 
 
@@ -95,3 +95,12 @@ def test_gradients_come_in_the_dtype_and_the_shape_of_their_parameters() -> None
     assert [parameter.grad.dtype for parameter in net.parameters()] == [torch.float32] * 2  # type: ignore[union-attr]
     with pytest.raises(SchemaError, match=r"gradient 1 must have the shape of its parameter, \(2,\), got \(2, 2\)"):
         set_gradients(net, gradients=[torch.ones(2, 2), torch.ones(2, 2)], device="cpu")
+
+
+def test_losses_without_a_graph_are_passed_over() -> None:
+    weight = torch.tensor(2.0, requires_grad=True)
+    backward(torch.tensor(1.0), weight.square())
+    assert weight.grad == 4.0
+    backward(torch.tensor(1.0))
+    backward()
+    assert weight.grad == 4.0

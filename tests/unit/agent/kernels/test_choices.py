@@ -1,4 +1,4 @@
-"""The place of the highest of a network's results, compared with PyTorch's operators."""
+"""What acting makes of a network's results by kernels, compared with PyTorch's operators."""
 
 from typing import Any
 
@@ -8,8 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis.strategies import integers, sampled_from
 
-from recollect.agent.actors.networks.mlp.dense import EnsembleMLP
+from recollect.agent.actors.networks.distributions import SquashedGaussian
+from recollect.agent.actors.networks.mlp.dense import MLP, EnsembleMLP
 from recollect.agent.actors.networks.mlp.fused_stack import HAS_PRODUCTS
+from recollect.agent.actors.networks.squash import LOG_STD_RANGE
 from recollect.agent.kernels.fusible import plain_operators
 
 pytestmark = pytest.mark.skipif(not HAS_PRODUCTS, reason="PyTorch's build exports no routine")
@@ -69,3 +71,40 @@ def test_it_is_left_to_operators_where_no_kernel_computes_the_stack() -> None:
         assert plain.best(rows) is None
     with torch.autocast("cpu", torch.bfloat16):
         assert plain.best(rows) is None
+
+
+@given(
+    hidden=sampled_from((1, 17, 64)),
+    width=sampled_from((1, 2, 6)),
+    rows=sampled_from((0, 1, 7, 300)),
+    activation=sampled_from(["relu", "tanh"]),
+    scale=sampled_from((1.0, 100.0)),
+    seed=integers(0, 99),
+)
+def test_samples_are_those_of_the_distribution(
+    hidden: int, width: int, rows: int, activation: Any, scale: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    network = MLP((5, hidden, 2 * width), activation=activation)
+    inputs = scale * torch.randn(rows, 5)  # such that some deviations are beyond their bounds
+
+    def drawn() -> torch.Tensor:
+        with torch.no_grad():
+            return SquashedGaussian.of(network(inputs)).sample(torch.Generator().manual_seed(seed))
+
+    found = network.draw_squashed(inputs.numpy(), LOG_STD_RANGE, torch.Generator().manual_seed(seed))
+    assert found is not None
+    assert torch.equal(found, drawn())
+    with plain_operators():
+        torch.testing.assert_close(found, drawn(), rtol=1e-4, atol=1e-5)
+
+
+def test_samples_are_left_to_operators_where_no_kernel_computes_the_stack() -> None:
+    rows, generator = np.zeros((2, 3), np.float32), torch.Generator()
+    before = generator.get_state()
+    with plain_operators():
+        assert MLP((3, 4, 2)).draw_squashed(rows, LOG_STD_RANGE, generator) is None
+    assert MLP((3, 4, 2), layer_norm=True).draw_squashed(rows, LOG_STD_RANGE, generator) is None
+    assert MLP((3, 4, 2)).double().draw_squashed(rows, LOG_STD_RANGE, generator) is None
+    assert MLP((4, 4, 2)).draw_squashed(rows, LOG_STD_RANGE, generator) is None
+    assert torch.equal(generator.get_state(), before)

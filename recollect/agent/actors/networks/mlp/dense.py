@@ -7,10 +7,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from recollect.agent.actors.config import Activation
-from recollect.agent.actors.networks.mlp.fused_stack import FusedGradient, Lead, best_fused, is_fusible, run_fused
+from recollect.agent.actors.networks.mlp.fused_stack import (
+    FusedGradient,
+    FusedRun,
+    Lead,
+    best_fused,
+    drawn_fused,
+    is_fusible,
+    is_only,
+    leaves_autograd,
+    run_fused,
+)
 from recollect.agent.actors.networks.mlp.stack import Stack, StackGradient
 
 
@@ -98,12 +108,28 @@ class EnsembleMLP(nn.Module):
         """`[batch, in]` -> `[batch, out]` of the first network, at the cost of one."""
         return self._run(inputs, ())
 
+    def run_apart(self, *inputs: Tensor) -> FusedRun | None:
+        """What `forward` gives, for those who bring its gradient without autograd; None where autograd must see it."""
+        flat = self._row()
+        if self._has_norms or not is_fusible(self._stack, self.num, flat, inputs):
+            return None
+        if not is_only(self, EnsembleMLP.forward) or not leaves_autograd(flat, inputs):
+            return None
+        return FusedRun(self._stack, flat, inputs)
+
     def best(self, rows: np.ndarray) -> np.ndarray | None:
         """Place of the first network's highest result for each of float32 rows `[batch, in]`, int64 `[batch, 1]`.
 
         None where no kernel can tell.
         """
         return None if self._has_norms else best_fused(self._stack, self._row(), rows)
+
+    def draw_squashed(self, rows: np.ndarray, bounds: tuple[float, float], generator: Generator) -> Tensor | None:
+        """A sample of the squashed Gaussian that the first network describes for each of float32 rows `[batch, in]`.
+
+        None where no kernel can tell.
+        """
+        return None if self._has_norms else drawn_fused(self._stack, self._row(), rows, bounds, generator)
 
     def orthogonalise(self, output_gain: float) -> None:
         """Draw orthogonal weights and zero biases: gain sqrt(2) before an activation, else `output_gain`."""

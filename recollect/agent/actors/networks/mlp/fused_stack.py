@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from recollect.agent.actors.networks.mlp.stack import Stack, beside, differentiable
-from recollect.agent.kernels.choice_kernels import choose_best
+from recollect.agent.kernels.choice_kernels import choose_best, draw_squashed
 from recollect.agent.kernels.fusible import are_fusible
 from recollect.agent.kernels.products import HAS_PRODUCTS
 from recollect.agent.kernels.stack_kernels import follow_back, run_stack
@@ -33,26 +34,9 @@ def is_fusible(stack: Stack, num: int, flat: Tensor, inputs: Sequence[Tensor]) -
     return fits and width == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
 
 
-def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor], hidden: Tensor | None = None) -> Tensor:
-    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient.
-
-    The results of hidden layers, one layer after the other, are left in `hidden`, if that is given.
-    """
-    columns = _columns_of(inputs)
-    batch = columns.shape[-2]
-    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
-    run_stack(
-        flat.data_ptr(),
-        stack.shape,
-        columns.data_ptr(),
-        _num_inputs(columns),
-        _num_of(lead),
-        batch,
-        0 if hidden is None else hidden.data_ptr(),
-        out.data_ptr(),
-        num_shares(_num_of(lead) * batch * stack.num_products),
-    )
-    return out
+def run_fused(stack: Stack, lead: Lead, flat: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """Columns of inputs side by side -> `[*lead, batch, out]`, without a gradient."""
+    return _run_columns(stack, lead, flat, _columns_of(inputs))
 
 
 def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | None:
@@ -60,13 +44,77 @@ def best_fused(stack: Stack, flat: Tensor, rows: np.ndarray) -> np.ndarray | Non
 
     None where no kernel computes the stack.
     """
-    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
-        return None
-    if rows.shape[1] != stack.widths[0] or flat.numel() != stack.num_weights or not flat.is_contiguous():
+    if not _takes_rows(stack, flat, rows):
         return None
     places = np.empty((len(rows), 1), np.int64)
     choose_best(flat.data_ptr(), stack.shape, rows, num_shares(len(rows) * stack.num_products), places)
     return places
+
+
+def drawn_fused(
+    stack: Stack, flat: Tensor, rows: np.ndarray, bounds: tuple[float, float], generator: Generator
+) -> Tensor | None:
+    """A sample `[batch, out / 2]` of the squashed Gaussian that the first network describes for each of float32 rows.
+
+    None where no kernel computes the stack. `bounds` are those of the deviations' logarithms.
+    """
+    if not _takes_rows(stack, flat, rows):
+        return None
+    actions = torch.empty(len(rows), stack.widths[-1] // 2, **_ROOM)
+    noise = torch.empty_like(actions).normal_(generator=generator)
+    num_threads = num_shares(len(rows) * stack.num_products)
+    draw_squashed(flat.data_ptr(), stack.shape, rows, num_threads, noise.data_ptr(), *bounds, actions.data_ptr())
+    return actions
+
+
+def _takes_rows(stack: Stack, flat: Tensor, rows: np.ndarray) -> bool:
+    """Whether a kernel computes the stack from rows as they came from environments."""
+    if not HAS_PRODUCTS or not are_fusible(flat) or torch.is_autocast_enabled(_CPU):
+        return False
+    return rows.shape[1] == stack.widths[0] and flat.numel() == stack.num_weights and flat.is_contiguous()
+
+
+def is_only(module: nn.Module, forward: Any) -> bool:
+    """Whether a call of a module is one of this function: no hooks, and nobody's own in its place."""
+    return not (
+        getattr(module.forward, "__func__", None) is not forward
+        or module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or module._compiled_call_impl is not None
+        or _has_any_global_hook()  # type: ignore[no-untyped-call]
+    )
+
+
+def leaves_autograd(flat: Tensor, inputs: Sequence[Tensor]) -> bool:
+    """Whether all that autograd would do with the gradient of a stack's results is to give its row one."""
+    is_first = flat.is_leaf and flat.requires_grad and flat.grad is None and torch.is_grad_enabled()
+    if not is_first or flat._backward_hooks or flat._post_accumulate_grad_hooks:
+        return False
+    return not any(each.requires_grad for each in inputs)
+
+
+class FusedRun:
+    """What a stack makes of inputs, outside of autograd, and the way of a gradient back to its row.
+
+    Attributes
+    ----------
+    results : tensor `[num, batch, out]`
+        Of all networks.
+    """
+
+    def __init__(self, stack: Stack, flat: Tensor, inputs: Sequence[Tensor]) -> None:
+        self._stack, self._flat, self._columns = stack, flat, _columns_of(inputs)
+        self._hidden = _room_for_hidden(stack, stack.num, self._columns)
+        self.results = _run_columns(stack, (stack.num,), flat, self._columns, self._hidden)
+
+    def put_gradient(self, slopes: Tensor) -> None:
+        """Follow the gradient of the results `[num, batch, out]` back; the row's is in place then."""
+        stack = self._stack
+        row = _row_for(stack, stack.num, self._flat, self._columns.shape[-2])
+        _follow_back(stack, stack.num, self._flat, self._columns, self._hidden, self.results, slopes, row)
+        self._flat.grad = row
 
 
 class FusedGradient(torch.autograd.Function):
@@ -76,8 +124,8 @@ class FusedGradient(torch.autograd.Function):
     def forward(ctx: Any, stack: Stack, lead: Lead, flat: Tensor, *inputs: Tensor) -> Tensor:
         """Columns of inputs side by side -> `[*lead, batch, out]` of the first networks."""
         columns = _columns_of(inputs)
-        hidden = torch.empty(_num_of(lead) * columns.shape[-2] * stack.num_hidden, **_ROOM)
-        out = run_fused(stack, lead, flat, (columns,), hidden)
+        hidden = _room_for_hidden(stack, _num_of(lead), columns)
+        out = _run_columns(stack, lead, flat, columns, hidden)
         ctx.stack, ctx.num = stack, _num_of(lead)
         ctx.save_for_backward(flat, out, hidden, columns, *inputs)
         return out
@@ -96,22 +144,7 @@ class FusedGradient(torch.autograd.Function):
         row = _row_for(stack, num, flat, batch) if needs[0] else None
         found = torch.empty(num_inputs, batch, last - first, **_ROOM) if needed else None
         gradient = gradient.contiguous()
-        follow_back(
-            flat.data_ptr(),
-            stack.shape,
-            columns.data_ptr(),
-            num_inputs,
-            num,
-            batch,
-            hidden.data_ptr(),
-            out.data_ptr(),
-            gradient.data_ptr(),
-            0 if row is None else row.data_ptr(),
-            0 if found is None else found.data_ptr(),
-            first,
-            last - first,
-            num_shares(num * batch * stack.num_products),
-        )
+        _follow_back(stack, num, flat, columns, hidden, out, gradient, row, found, first)
         if found is None:
             return None, None, row, *(None for _ in inputs)
         pieces = (
@@ -119,6 +152,61 @@ class FusedGradient(torch.autograd.Function):
             for each, begin, is_needed in zip(inputs, begins, needs[1:], strict=False)
         )
         return None, None, row, *pieces
+
+
+def _run_columns(stack: Stack, lead: Lead, flat: Tensor, columns: Tensor, hidden: Tensor | None = None) -> Tensor:
+    """`run_fused`; the results of hidden layers, one layer after the other, are left in `hidden`, if that is given."""
+    num, batch = _num_of(lead), columns.shape[-2]
+    out = torch.empty(*lead, batch, stack.widths[-1], **_ROOM)
+    run_stack(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        num,
+        batch,
+        0 if hidden is None else hidden.data_ptr(),
+        out.data_ptr(),
+        num_shares(num * batch * stack.num_products),
+    )
+    return out
+
+
+def _follow_back(
+    stack: Stack,
+    num: int,
+    flat: Tensor,
+    columns: Tensor,
+    hidden: Tensor,
+    results: Tensor,
+    slopes: Tensor,
+    row: Tensor | None,
+    found: Tensor | None = None,
+    first: int = 0,
+) -> None:
+    """Write the gradients of the row into `row`, and those of columns from `first` on into `found`, if wanted."""
+    batch = columns.shape[-2]
+    follow_back(
+        flat.data_ptr(),
+        stack.shape,
+        columns.data_ptr(),
+        _num_inputs(columns),
+        num,
+        batch,
+        hidden.data_ptr(),
+        results.data_ptr(),
+        slopes.data_ptr(),
+        0 if row is None else row.data_ptr(),
+        0 if found is None else found.data_ptr(),
+        first,
+        0 if found is None else found.shape[-1],
+        num_shares(num * batch * stack.num_products),
+    )
+
+
+def _room_for_hidden(stack: Stack, num: int, columns: Tensor) -> Tensor:
+    """Room for the results of hidden layers, which gradients need."""
+    return torch.empty(num * columns.shape[-2] * stack.num_hidden, **_ROOM)
 
 
 def _num_of(lead: Lead) -> int:

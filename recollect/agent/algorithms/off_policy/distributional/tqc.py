@@ -64,7 +64,7 @@ class TQC(SAC):
     def _fit_critics(self, steps: Transitions, temperature: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             target = td_target(steps.reward, steps.discount, self._next_value(steps, temperature))
-        atoms = self._taken_values(steps)  # [num_critics, rows, num_quantiles]
+        atoms = self.critics(steps.features, steps.action)  # [num_critics, rows, num_quantiles]
         losses = quantile_huber(atoms, target, self.config.huber_delta).mean(-1, keepdim=True)
         return self._critic_loss(steps, target.mean(-1, keepdim=True) - atoms.mean(-1, keepdim=True), losses)
 

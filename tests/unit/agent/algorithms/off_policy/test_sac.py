@@ -2,10 +2,14 @@
 
 import math
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from recollect import keys
+from recollect import OffPolicyActor, keys
+from recollect.agent.algorithms.off_policy.sac import SAC
 from tests.unit.agent.algorithms.off_policy.agents import make_agent, make_batch
 
 each_form = pytest.mark.parametrize("name", ["sac", "sac-discrete"])
@@ -64,3 +68,40 @@ def test_noise_is_an_option() -> None:
         actions[noise] = agent.algo.acting_step(obs, rhs, done)[0]
         assert (actions[noise].abs() <= 1).all()
     assert not torch.equal(actions["none"], actions["ou"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("noise", ["none", "gaussian"])
+@pytest.mark.parametrize("network", [{}, {"feature_sizes": (4,)}, {"layer_norm": True}, {"memory": "gru"}])
+def test_actions_on_arrays_are_those_on_tensors(
+    dtype: type, deterministic: bool, noise: str, network: dict[str, object]
+) -> None:
+    obs = np.random.default_rng(0).standard_normal((20, 3)).astype(dtype)
+
+    def acted(seen: object) -> list[Tensor]:
+        agent = make_agent("sac", noise=noise, actor_options=network)
+        rhs, done = agent.actor.actor_initial_states(obs)[1:]
+        steps = [agent.algo.acting_step(seen, rhs, done, deterministic) for _ in range(3)]
+        assert agent.algo.num_acted == (0 if deterministic else 3 * len(obs))
+        return [tensor for action, clipped, *_ in steps for tensor in (action, clipped)]
+
+    assert all(map(torch.equal, acted(obs), acted(torch.from_numpy(obs))))
+
+
+class Stubborn(SAC):
+    """Always does the same."""
+
+    def _act(
+        self, features: Tensor, done: Tensor, deterministic: bool, mask: Tensor | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return torch.full((len(features), 1), 0.5), {}
+
+
+def test_a_policy_of_ones_own_acts_on_arrays_too() -> None:
+    factory = Stubborn.create_factory()
+    space, actions = gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Box(-1.0, 1.0, (1,))
+    actor = OffPolicyActor.create_factory(space, actions, factory, seed=1)("cpu")
+    algo = factory("cpu", actor, None)  # type: ignore[arg-type]
+    action, *_ = algo.acting_step(np.zeros((4, 3), np.float32), torch.zeros(4, 1), torch.ones(4, 1))
+    assert action.tolist() == [[0.5]] * 4
