@@ -27,6 +27,7 @@ VTRACE = "rho_bar=1.0, c_bar=1.0, trace_lambda=1.0"
 STORAGE_TENSORS = (*STEP_TENSORS, "Value", "LogProb")
 
 METHODS = {name: text.removesuffix("*args").removesuffix(", ") for name, text in STORAGE.methods.items()}
+METHODS |= {"after_gradients": "batch, info", "before_gradients": ""}
 METHODS["generate_batches"] += ", shuffle=True"
 
 GAE_BUFFER = Documented(
