@@ -7,7 +7,7 @@ def test_data_are_made_before_anything_learns_from_them() -> None:
     names = [name for name, _ in prior_data.jobs()]
     assert names[0] == "demonstrations"
     assert names.index("datasets") < names.index("IQL, medium, 11")
-    assert len(set(names)) == len(names) == 2 + 3 + 27
+    assert len(set(names)) == len(names) == 2 + 3 + 9 * len(prior_data.OFFLINE)
 
 
 def test_the_sparse_table_has_the_first_evaluation_that_solves_the_task() -> None:
@@ -31,5 +31,5 @@ def test_offline_scores_are_0_for_random_actions_and_100_for_the_expert() -> Non
             for name in prior_data.OFFLINE:
                 outcomes[f"{name}, {dataset}, {seed}"] = {"score": score}  # type: ignore[dict-item]
     lines = prior_data.offline_table(outcomes).splitlines()
-    assert lines[0] == "| data | its return | behaviour cloning | TD3+BC | IQL |"
-    assert lines[3] == "| medium | -700 | 50 ± 29 | 50 ± 29 | 50 ± 29 |"
+    assert lines[0].startswith("| data | its return | behaviour cloning | TD3+BC | IQL | ")
+    assert lines[3] == "| medium | −700 |" + " 50 ± 29 |" * len(prior_data.OFFLINE)
