@@ -1,7 +1,7 @@
 # Every target does all of its own set-up: Python 3.11 or newer, pip and make are enough.
 
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 ARGS ?=
 FORGERIES ?= 20000
 KILLS ?= 500
