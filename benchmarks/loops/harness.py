@@ -136,14 +136,14 @@ class Row:
                 process.close()
 
     def _set_up(self) -> None:
+        """Set up one after the other: what somebody tries out at the start, such as threads, is of an idle machine."""
         for name in self._entries:
             process = self._start(name, self._task, self._num_cores)
             if isinstance(process, Failure):
                 self._fail(name, process)
             else:
                 self._processes[name] = process
-        for name in list(self._processes):
-            self._introduce(name)
+                self._introduce(name)
 
     def _introduce(self, name: str) -> None:
         """Read what a competitor says of itself: its version, then what it has built."""
