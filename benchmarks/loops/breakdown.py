@@ -1,6 +1,6 @@
 """Draws where the time of our loops goes, in processor time of one core.
 
-python -m benchmarks.loops.breakdown                      all loops into benchmarks/results/breakdown.png, five minutes
+python -m benchmarks.loops.breakdown                      all loops into benchmarks/results/breakdown.png, three minutes
 python -m benchmarks.loops.breakdown sac ddqn-small --out breakdown.png
 """
 
@@ -35,7 +35,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "stages": ("learner: the rest of a stage", "collection: the rest"),
 }
 """Parts of a loop, each with the sections of `profile` that it consists of."""
-SECONDS_A_LOOP: Final = 10.0
+SECONDS_A_LOOP: Final = 6.0
 
 
 def measure(task: Task, seconds: float = SECONDS_A_LOOP) -> dict[str, float]:
