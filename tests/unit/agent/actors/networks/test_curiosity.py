@@ -61,6 +61,7 @@ def test_what_is_learned_is_less_new_than_the_rest() -> None:
     known, other = draw(64), draw(64, seed=1) + 4.0
     optimiser = torch.optim.Adam(curiosity.predictor.parameters(), 1e-3)
     fixed = [weight.clone() for weight in curiosity.target.parameters()]
+    assert not any(weight.requires_grad for weight in curiosity.target.parameters())
     for _ in range(50):
         optimiser.zero_grad()
         curiosity.novelty(known).mean().backward()
