@@ -64,9 +64,10 @@ def set_gradients(*nets: nn.Module, gradients: Sequence[Array | None], device: t
 def backward(*losses: Tensor) -> None:
     """Let the gradients of losses flow into all that they depend on, in one pass.
 
-    Losses without a graph are passed over: what they depend on has its gradients (`losses.regression.fit`).
+    Losses of `losses.regression.fit` that need no graph are passed over: what they depend on has its gradients. Any
+    other loss without a graph, such as a multiple of one of those, is autograd's error.
     """
-    losses = tuple([loss for loss in losses if loss.requires_grad])
+    losses = tuple([loss for loss in losses if loss.requires_grad or not hasattr(loss, "is_followed")])
     if not losses:
         return
     if torch.compiler.is_compiling() or any(loss.dim() for loss in losses):

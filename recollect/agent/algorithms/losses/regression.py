@@ -51,6 +51,7 @@ def fit(
         return regression(critics(*inputs), target, weights, action, delta)
     loss, sizes, value, slopes = _compare(run.results, target, weights, action, delta)
     run.put_gradient(slopes)
+    loss.is_followed = True  # type: ignore[attr-defined]  # what is computed from it is not, and `backward` says so
     return Regression(loss, sizes, value)
 
 

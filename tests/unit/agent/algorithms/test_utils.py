@@ -97,10 +97,13 @@ def test_gradients_come_in_the_dtype_and_the_shape_of_their_parameters() -> None
         set_gradients(net, gradients=[torch.ones(2, 2), torch.ones(2, 2)], device="cpu")
 
 
-def test_losses_without_a_graph_are_passed_over() -> None:
-    weight = torch.tensor(2.0, requires_grad=True)
-    backward(torch.tensor(1.0), weight.square())
+def test_only_losses_whose_gradients_are_in_place_may_have_no_graph() -> None:
+    weight, followed = torch.tensor(2.0, requires_grad=True), torch.tensor(1.0)
+    followed.is_followed = True  # type: ignore[attr-defined]
+    backward(followed, weight.square())
     assert weight.grad == 4.0
-    backward(torch.tensor(1.0))
+    backward(followed)
     backward()
     assert weight.grad == 4.0
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        backward(torch.tensor(1.0))

@@ -127,6 +127,19 @@ def test_critics_of_actions_need_no_graph_either() -> None:
     assert torch.equal(found, critics.network.flat.grad)  # type: ignore[union-attr, arg-type]
 
 
+@each_fused
+def test_what_is_computed_from_a_loss_without_a_graph_is_not_passed_over() -> None:
+    critics = EnsembleMLP(1, (5, 8, 1))
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        backward(0.5 * fit(critics, FITTED, TARGET).loss)
+    critics.zero_grad()
+    backward(fit(critics, FITTED, TARGET).loss + critics.flat.square().sum())
+    both = critics.flat.grad
+    critics.flat.grad = None
+    backward(regression(critics(*FITTED), TARGET).loss, critics.flat.square().sum())
+    torch.testing.assert_close(both, critics.flat.grad)
+
+
 class _Doubled(EnsembleMLP):
     def forward(self, *inputs: Tensor) -> Tensor:
         return 2.0 * super().forward(*inputs)
